@@ -1,0 +1,1 @@
+"""Judges, and never touches hardware. Comes in: a record. Goes out: Check, Diagnosis, verdict."""

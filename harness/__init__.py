@@ -1,0 +1,1 @@
+"""Acts and measures, and never judges. Comes in: a spec. Goes out: Measurement, Missing, Event."""

@@ -1,0 +1,57 @@
+"""The tree of errors. What a person did wrong is a SpecError; what a device would not do is a DeviceError.
+
+RackproofError
+├── SpecError          a rack, limits, plant or command that makes no sense (exit 2)
+├── RecordError        a run directory that cannot be used as asked (exit 2)
+└── DeviceError        we could not look: becomes UNKNOWN, never a verdict by itself
+    ├── NotPresent     no driver, no such GPU
+    ├── Lost           the GPU fell off the bus while we looked
+    ├── Unsupported    the driver says that this part has no such reading
+    ├── NotPermitted   the driver wants more rights than we have
+    └── TimedOut       no answer in time
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class RackproofError(Exception):
+    """The root: everything that rackproof raises on purpose."""
+
+
+class SpecError(RackproofError):
+    """The user's input makes no sense; the message says what, where and what to do."""
+
+
+class RecordError(RackproofError):
+    """A run directory cannot be written, read or taken over as asked."""
+
+
+class DeviceError(RackproofError):
+    """A device did not do or say what it was asked; the caller turns it into a Missing."""
+
+
+class NotPresent(DeviceError):
+    """There is no driver, or the driver knows no such GPU."""
+
+
+class Lost(DeviceError):
+    """The GPU answered before and does not any more."""
+
+
+class Unsupported(DeviceError):
+    """The driver says NOT_SUPPORTED."""
+
+
+class NotPermitted(DeviceError):
+    """The driver says NO_PERMISSION."""
+
+
+class TimedOut(DeviceError):
+    """No answer within the time that was allowed."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return `` (did you mean X?)`` for the known word nearest to `word`, or an empty string."""
+    match = difflib.get_close_matches(word, sorted(known), n=1, cutoff=0.5)
+    return f" (did you mean {match[0]}?)" if match else ""

@@ -1,0 +1,108 @@
+"""The nouns between the rooms: what a rack is made of, and what was seen on it.
+
+A *subject* is a string in the contract's spelling: ``rack0/tray03/gpu1``,
+``rack0/tray03/gpu1/link07``, ``rack0/tray03/host``, ``rack0/switch00``, ``fabric``, or, from a
+file, ``[host:NAME/]pci:dddd:bb:dd.f``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+Value = float | int | str
+NOTHING: Mapping[str, str | int | float] = MappingProxyType({})
+
+
+class Why(StrEnum):
+    """Why a reading is absent."""
+
+    NOT_RUN = "not-run"
+    NO_READING = "no-reading"
+    NOT_SUPPORTED = "not-supported"
+    NOT_PERMITTED = "not-permitted"
+    LOST = "lost"
+    TIMED_OUT = "timed-out"
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU's place: subject, rack, tray (both from 0), index within its tray, and SKU key."""
+
+    subject: str
+    rack: int
+    tray: int
+    index: int
+    sku: str
+
+    @property
+    def host(self) -> str:
+        """The subject of the host that it sits in."""
+        return f"rack{self.rack}/tray{self.tray:02d}/host"
+
+    def link(self, number: int) -> str:
+        """Return the subject of its link `number`."""
+        return f"{self.subject}/link{number:02d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tray:
+    """A compute tray (an HGX node is one): its GPUs, and how many CPUs and NICs it has."""
+
+    rack: int
+    number: int
+    gpus: tuple[Gpu, ...]
+    cpus: int | None
+    nics: int | None
+
+    @property
+    def host(self) -> str:
+        """The subject of its host."""
+        return f"rack{self.rack}/tray{self.number:02d}/host"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A value that was read. `value` is in `unit`; `window` is (start, end) in device seconds."""
+
+    check: str
+    subject: str
+    metric: str
+    value: Value
+    unit: str
+    attempt: int = 1
+    window: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A value that ought to be there and is not; never a number. `cure` says what would help."""
+
+    check: str
+    subject: str
+    metric: str
+    why: Why
+    reason: str
+    cure: str = ""
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What the hardware or its driver said: ``xid.79``, ``sxid.20034``, ``aer.fatal``, …
+
+    `at` is seconds since the epoch, or on the clock of its source where `clock` says so (``boot``:
+    seconds since boot; ``virtual``: the emulated device's), or None. `detail` holds what the text
+    gave: ``link``, ``cause`` (an Xid number), ``action`` (an Xid 154 number), ``pid``, ``count``.
+    """
+
+    subject: str
+    code: str
+    text: str
+    at: float | None = None
+    clock: str = "epoch"
+    detail: Mapping[str, str | int | float] = field(default=NOTHING)
+
+
+Seen = Measurement | Missing | Event
