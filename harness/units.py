@@ -1,0 +1,58 @@
+"""Units and their dimensions: a number without its unit is not compared with anything."""
+
+from rackproof.harness.errors import SpecError, nearest
+
+# unit -> (dimension, factor to that dimension's first unit)
+UNITS: dict[str, tuple[str, float]] = {
+    "B/s": ("bytes per second", 1.0),
+    "MB/s": ("bytes per second", 1e6),
+    "GB/s": ("bytes per second", 1e9),
+    "TB/s": ("bytes per second", 1e12),
+    "MiB/s": ("bytes per second", 2.0**20),
+    "GiB/s": ("bytes per second", 2.0**30),
+    "Gb/s": ("bits per second", 1e9),
+    "B": ("bytes", 1.0),
+    "MB": ("bytes", 1e6),
+    "GB": ("bytes", 1e9),
+    "MiB": ("bytes", 2.0**20),
+    "GiB": ("bytes", 2.0**30),
+    "GFLOP/s": ("arithmetic per second", 1e9),
+    "TFLOP/s": ("arithmetic per second", 1e12),
+    "mW": ("power", 1e-3),
+    "W": ("power", 1.0),
+    "kW": ("power", 1e3),
+    "J": ("energy", 1.0),
+    "C": ("temperature", 1.0),
+    "MHz": ("frequency", 1e6),
+    "GHz": ("frequency", 1e9),
+    "s": ("time", 1.0),
+    "ms": ("time", 1e-3),
+    "ratio": ("ratio", 1.0),
+    "%": ("ratio", 0.01),
+    "gen": ("PCIe generation", 1.0),
+    "lanes": ("lanes", 1.0),
+    "links": ("links", 1.0),
+    "gpus": ("GPUs", 1.0),
+    "errors": ("errors", 1.0),
+    "events": ("events", 1.0),
+    "words": ("words", 1.0),
+    "products": ("products", 1.0),
+    "rows": ("rows", 1.0),
+    "banks": ("banks", 1.0),
+    "pages": ("pages", 1.0),
+    "flag": ("flag", 1.0),
+    "text": ("text", 1.0),
+}
+
+
+def convert(value: float, unit: str, to: str) -> float:
+    """Return `value` of `unit` in unit `to`; a SpecError when they are of two dimensions."""
+    for name in (unit, to):
+        if name not in UNITS:
+            msg = f"unknown unit {name!r}{nearest(name, UNITS)}"
+            raise SpecError(msg)
+    (dimension, factor), (wanted, per) = UNITS[unit], UNITS[to]
+    if dimension != wanted:
+        msg = f"{unit} is {dimension}, and {to} is {wanted}: they cannot be compared"
+        raise SpecError(msg)
+    return value if factor == per else value * factor / per
