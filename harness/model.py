@@ -8,10 +8,8 @@ file, ``[host:NAME/]pci:dddd:bb:dd.f``.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 
 Value = float | int | str
-NOTHING: Mapping[str, str | int | float] = MappingProxyType({})
 
 
 class Why(StrEnum):
@@ -102,7 +100,7 @@ class Event:
     text: str
     at: float | None = None
     clock: str = "epoch"
-    detail: Mapping[str, str | int | float] = field(default=NOTHING)
+    detail: Mapping[str, str | int | float] = field(default_factory=dict)
 
 
 Seen = Measurement | Missing | Event
