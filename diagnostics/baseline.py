@@ -1,0 +1,43 @@
+"""The rack as its own reference: a GPU far under the median of its like is an outlier.
+
+Low by more than max(5 %, 6 sigma), where sigma = 1.4826 x MAD. The estimate of sigma from a few
+GPUs is itself noisy (with eight, up to twice too large), so the margin is capped at 7 %: 1.5 x the
+4.7 % that is the widest published spread of GEMM rates inside one healthy node.
+"""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FEWEST = 8
+LEAST = 0.05
+MOST = 0.07
+SIGMAS = 6.0
+MAD_TO_SIGMA = 1.4826  # of a normal distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The median of like GPUs, and the bound on the side that is worse, in the metric's unit."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @property
+    def source(self) -> str:
+        """How the bound came about, in words."""
+        margin = 1 - self.low / self.median if self.median else 0.0
+        return f"median {self.median:.6g} of {self.count} like GPUs, less or more {margin:.1%}"
+
+
+def baseline(values: Sequence[float]) -> Baseline | None:
+    """Return the baseline of at least eight values of like GPUs, else None."""
+    if len(values) < FEWEST:
+        return None
+    median = statistics.median(values)
+    mad = statistics.median(abs(v - median) for v in values)
+    spread = SIGMAS * MAD_TO_SIGMA * mad / abs(median) if median else 0.0
+    margin = min(max(LEAST, spread), MOST)
+    return Baseline(median, median * (1 - margin), median * (1 + margin), len(values))
