@@ -28,7 +28,8 @@ class Head:
 
     `gpus` maps each GPU's subject to its SKU; `links` is how many NVLinks each has (None:
     unknown); `limits` is the plain form of diagnostics.limits.Limits; `today` is the date (ISO)
-    on which the run began, against which waivers are held.
+    on which the run began, against which waivers are held; `absent` names the metrics that the
+    platform's spec says do not exist there; `domain` is how many GPUs one NVLink domain has.
     """
 
     rack: str
@@ -43,7 +44,8 @@ class Head:
     limits: Mapping[str, Any]
     today: str
     versions: Mapping[str, str] = field(default_factory=dict)
-    order: int = 0
+    absent: Sequence[str] = ()
+    domain: int | None = None
 
     def subjects(self, sort: str) -> list[str]:
         """Return the planned subjects of a sort: gpu, link, host."""

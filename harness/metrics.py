@@ -9,13 +9,15 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `better` is high, low or equal; a metric that is not `judged` is only noted."""
+    """One metric. `better` is high, low or equal; what is not `judged` is only noted; what is
+    `relative` is also held against the rack's own median or most common value."""
 
     name: str
     unit: str
     subject: str
     better: str
     judged: bool
+    relative: bool
     component: str
     action: str
     about: str
@@ -24,7 +26,7 @@ class Metric:
 def _walk(table: dict[str, Any], path: tuple[str, ...]) -> list[Metric]:
     if isinstance(table.get("unit"), str):
         own = {key: value for key, value in table.items() if not isinstance(value, dict)}
-        found = [Metric(name=".".join(path), **{"judged": True, **own})]
+        found = [Metric(name=".".join(path), **{"judged": True, "relative": False, **own})]
     else:
         found = []
     for key, value in table.items():

@@ -86,7 +86,8 @@ def _head(body: dict[str, Any]) -> Head:
         limits=dict(body["limits"]),
         today=str(body["today"]),
         versions={str(k): str(v) for k, v in body.get("versions", {}).items()},
-        order=int(body.get("order", 0)),
+        absent=[str(m) for m in body.get("absent", ())],
+        domain=None if body.get("domain") is None else int(body["domain"]),
     )
 
 

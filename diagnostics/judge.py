@@ -1,0 +1,85 @@
+"""judge(record) -> Judgement: the one place where a run's verdict comes from. Pure.
+
+Called by the controller when a run ends, and by `rackproof diagnose RUN` later: same record, same
+judgement. It never reads what an earlier judgement concluded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rackproof.diagnostics.checks import Check, all_checks
+from rackproof.diagnostics.classify import diagnose
+from rackproof.diagnostics.diagnosis import Diagnosis
+from rackproof.diagnostics.evidence import Record, gpu_of
+from rackproof.diagnostics.limits import from_record
+from rackproof.diagnostics.verdict import Verdict, roll_up
+from rackproof.harness.model import Event, Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict of a run, with all its checks and diagnoses."""
+
+    verdict: Verdict
+    checks: Sequence[Check]
+    diagnoses: Sequence[Diagnosis]
+    subjects: dict[str, Verdict]
+    planned: int
+    judged: int
+    problems: Sequence[str] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many GPUs are PASS, FAIL, UNKNOWN."""
+        words = list(self.subjects.values())
+        return {v: words.count(Verdict(v)) for v in ("PASS", "FAIL", "UNKNOWN")}
+
+    def as_json(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return the judged part of the contract's JSON."""
+        shown = [c for c in self.checks if everything or c.verdict is not Verdict.PASS]
+        return {
+            "verdict": str(self.verdict),
+            "coverage": {"planned": self.planned, "judged": self.judged},
+            "subjects": self.counts,
+            "checks": [c.as_json() for c in shown if everything or c.verdict is not Verdict.SKIP],
+            "diagnoses": [d.as_json() for d in self.diagnoses],
+        }
+
+
+def judge(record: Record) -> Judgement:
+    """Return the judgement of a record.
+
+    A record without its end is UNKNOWN at best. A waived FAIL stays FAIL in its check and does not
+    count in the roll-up. Raises SpecError when the record's limits make no sense.
+    """
+    checks = all_checks(record, from_record(record.head.limits))
+    counted = [c for c in checks if c.waiver is None]
+    verdicts = [c.verdict for c in counted]
+    if not record.ended or record.problems:
+        verdicts.append(Verdict.UNKNOWN)
+    serials = {
+        m.subject: str(m.value)
+        for m in record.seen
+        if isinstance(m, Measurement) and m.metric == "gpu.serial"
+    }
+    events = [e for e in record.seen if isinstance(e, Event)]
+    planned = [c for c in checks if c.verdict is not Verdict.SKIP]
+    return Judgement(
+        verdict=roll_up(verdicts),
+        checks=checks,
+        diagnoses=diagnose(record.head, checks, events, serials),
+        subjects=_by_gpu(record, counted),
+        planned=len(planned),
+        judged=sum(c.verdict is not Verdict.UNKNOWN for c in planned),
+        problems=[*record.problems, *([] if record.ended else ["the run has no end"])],
+    )
+
+
+def _by_gpu(record: Record, checks: Sequence[Check]) -> dict[str, Verdict]:
+    own: dict[str, list[Verdict]] = {gpu: [] for gpu in record.head.gpus}
+    for check in checks:
+        gpu = gpu_of(check.subject)
+        if gpu in own:
+            own[gpu].append(check.verdict)
+    return {gpu: roll_up(verdicts) for gpu, verdicts in own.items()}
