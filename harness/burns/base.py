@@ -1,0 +1,112 @@
+"""What a burn is, and the notebook that it writes its readings into."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rackproof.harness.devices.bench import Bench
+from rackproof.harness.devices.protocol import Device
+from rackproof.harness.errors import DeviceError, Lost, NotPermitted, NotPresent, TimedOut
+from rackproof.harness.errors import Unsupported as NotSupported
+from rackproof.harness.metrics import metrics
+from rackproof.harness.model import Event, Measurement, Missing, Seen, Value, Why
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How one run of a burn is done. `seed` feeds its data; attempts count from 1."""
+
+    level: str
+    seed: int
+    attempt: int = 1
+
+
+def why(error: DeviceError) -> tuple[Why, str]:
+    """Return why a reading is absent after `error`, and what would cure it."""
+    table: tuple[tuple[type[DeviceError], Why, str], ...] = (
+        (Lost, Why.LOST, "find out why the GPU was lost, then burn it again"),
+        (NotPresent, Why.NOT_RUN, "bring the GPU back, then burn it again"),
+        (NotSupported, Why.NOT_SUPPORTED, "use a driver that reports it"),
+        (NotPermitted, Why.NOT_PERMITTED, "run with the rights that the driver asks for"),
+        (TimedOut, Why.TIMED_OUT, "burn it again"),
+    )
+    for kind, word, cure in table:
+        if isinstance(error, kind):
+            return word, cure
+    return Why.NO_READING, "read it with another tool; if it stays away, look at the sensor"
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of one burn on one subject: its notebook. `begun` is device seconds."""
+
+    check: str
+    subject: str
+    settings: Settings
+    begun: float = 0.0
+    now: Callable[[], float] = lambda: 0.0
+    seen: list[Seen] = field(default_factory=list)
+
+    def note(self, metric: str, value: Value, subject: str | None = None) -> None:
+        """Write a measurement, in the metric's own unit."""
+        self.seen.append(
+            Measurement(
+                self.check,
+                subject or self.subject,
+                metric,
+                value,
+                metrics()[metric].unit,
+                self.settings.attempt,
+                (self.begun, self.now()),
+            )
+        )
+
+    def miss(self, metric: str, error: DeviceError, subject: str | None = None) -> None:
+        """Write that a value is absent, and why."""
+        word, cure = why(error)
+        reason = str(error) or type(error).__name__
+        self.seen.append(
+            Missing(
+                self.check,
+                subject or self.subject,
+                metric,
+                word,
+                reason,
+                cure,
+                self.settings.attempt,
+            )
+        )
+
+    def read(self, metric: str, source: Callable[[], Value], subject: str | None = None) -> None:
+        """Note what `source` returns, or that it is missing. A lost GPU is not swallowed.
+
+        A reading that is only noted and that the driver does not have leaves no trace.
+        """
+        try:
+            self.note(metric, source(), subject)
+        except (Lost, NotPresent):
+            raise
+        except DeviceError as error:
+            if metrics()[metric].judged:
+                self.miss(metric, error, subject)
+
+    def say(self, events: Iterable[Event]) -> int:
+        """Write events; return how many there were."""
+        before = len(self.seen)
+        self.seen.extend(events)
+        return len(self.seen) - before
+
+
+@dataclass(frozen=True, slots=True)
+class Burn:
+    """One burn. `owes` maps a sort of subject (gpu, link, host) to the metrics it must read.
+
+    `seconds` is the planned device time by level; a level without an entry leaves the burn out.
+    `run` works on a GPU (and its links), `host` on a host of the bench; both raise DeviceError.
+    """
+
+    id: str
+    summary: str
+    owes: Mapping[str, Sequence[str]]
+    seconds: Mapping[str, float]
+    run: Callable[[Device, Bench, Run], None]
+    host: Callable[[Bench, Run], None] | None = None

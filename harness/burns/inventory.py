@@ -1,0 +1,61 @@
+"""inventory: is everything there that ought to be, and is it what it ought to be. No load."""
+
+from rackproof.harness.burns.base import Run
+from rackproof.harness.devices.bench import Bench
+from rackproof.harness.devices.protocol import Device
+
+GPU = (
+    "gpu.name",
+    "gpu.pci_id",
+    "memory.total",
+    "driver.version",
+    "vbios.version",
+    "pcie.gen.max",
+    "pcie.width.max",
+    "nvlink.links",
+    "ecc.enabled",
+    "fabric.state",
+    "fabric.status",
+    "fabric.health",
+    "fabric.clique",
+)
+LINK = ("nvlink.active", "nvlink.speed")
+OWES = {
+    "gpu": ("gpu.present", *GPU, "serial.unique"),
+    "link": LINK,
+    "host": ("gpu.unexpected",),
+}
+
+
+def run(device: Device, bench: Bench, notes: Run) -> None:
+    """Read one GPU's identity and that of its links."""
+    telemetry = device.telemetry
+    notes.read("gpu.name", lambda: telemetry.read("gpu.name"))  # raises when the GPU is not there
+    notes.note("gpu.present", 1)
+    identity = bench.identity(notes.subject)
+    if identity is not None:
+        for metric, value in (
+            ("gpu.serial", identity.serial),
+            ("gpu.uuid", identity.uuid),
+            ("gpu.pci", identity.pci),
+        ):
+            if value:
+                notes.note(metric, value)
+        if identity.serial:
+            same = [bench.identity(subject) for subject in bench.devices]
+            notes.note("serial.unique", sum(i is not None and i.serial == identity.serial
+                                            for i in same))
+    for metric in GPU[1:]:
+        notes.read(metric, lambda metric=metric: telemetry.read(metric))
+    for number in range(bench.links or 0):
+        link = device.gpu.link(number)
+        for metric in LINK:
+            notes.read(metric, lambda m=metric, n=number: telemetry.read_link(m, n), link)
+
+
+def host(bench: Bench, notes: Run) -> None:
+    """Count the GPUs of the bench, and those that answer and ought not to be there."""
+    first = notes.subject == next(iter(bench.hosts))
+    notes.note("gpu.unexpected", len(bench.unexpected) if first else 0)
+    if bench.counted:
+        notes.note("gpu.count", bench.count)
