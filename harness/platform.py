@@ -1,0 +1,141 @@
+"""What a rack's own description says its readings must be, and which of them cannot exist there.
+
+In: a RackSpec. Out: plain limits in each metric's unit, each with the source that it rests on; the
+limits that are wanted and missing, with the reason; and the metrics that the platform lacks. A
+limit rests on a constant that was seen or is confirmed (skus.py), never on an announced one and
+never on the [emulation] table. Nothing is judged here.
+"""
+
+from dataclasses import dataclass
+
+from rackproof.harness.skus import Constant
+from rackproof.harness.spec import RackSpec
+
+# A driver reserves a little memory, and how much differs between versions; SKUs differ by over 3 %.
+MEMORY_TOLERANCE = 0.01
+# A link runs at its rate or at a lower one; 1 % is for the digits that a driver leaves out.
+SPEED_TOLERANCE = 0.01
+# NVLink 5 counts bit errors by link; the generations before it count replays and CRC errors.
+BER_SINCE_NVLINK = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformLimit:
+    """Bounds of one metric in `unit`, the metric's own: `equal`, or `low`, `high`, or both.
+
+    `subject` is a glob; ``*`` where the limit holds for every subject of the metric.
+    """
+
+    metric: str
+    unit: str
+    source: str
+    low: float | None = None
+    high: float | None = None
+    equal: float | str | None = None
+    subject: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLimit:
+    """A limit that this platform ought to give and does not, and why."""
+
+    metric: str
+    reason: str
+
+
+# metric, its unit, the constant that bounds it, and how: equal, low, high, or within a share of it
+_RULES: tuple[tuple[str, str, str, str], ...] = (
+    ("gpu.name", "text", "name", "equal"),
+    ("gpu.pci_id", "text", "pci_id", "equal"),
+    ("memory.total", "MiB", "memory_total", "about"),
+    ("pcie.gen.max", "gen", "pcie_gen", "low"),
+    ("pcie.width.max", "lanes", "pcie_width", "low"),
+    ("nvlink.links", "links", "nvlink_links", "equal"),
+    ("nvlink.speed", "GB/s", "nvlink_speed", "nearly"),
+    ("temperature", "C", "temperature_slowdown", "high"),
+)
+# Limits that narrow one that holds everywhere, so that there is nothing missing without them.
+_OPTIONAL = frozenset({"temperature"})
+
+
+def platform_limits(spec: RackSpec) -> tuple[PlatformLimit, ...]:
+    """Return the limits that the rack's description gives, in the order of the inventory."""
+    found = [_gpu_count(spec), *_constants(spec)]
+    per_serial = spec.sku.known("gpus_per_serial")
+    if per_serial and per_serial.firm and per_serial.value != 1:
+        found.append([_shared_serial(per_serial)])
+    return tuple(limit for group in found for limit in group)
+
+
+def missing_limits(spec: RackSpec) -> tuple[MissingLimit, ...]:
+    """Return the limits that the platform ought to give and does not, each with the reason."""
+    given = {limit.metric for limit in platform_limits(spec)}
+    missing = []
+    for metric, _, name, _ in _RULES:
+        if metric in given or metric in _OPTIONAL:
+            continue
+        constant = spec.sku.known(name)
+        if constant is None:
+            reason = f"{name} of {spec.sku.key} is not known"
+        else:
+            reason = f"{name} of {spec.sku.key} is known as {constant.tag} alone"
+        missing.append(MissingLimit(metric, reason))
+    return tuple(missing)
+
+
+def absent(spec: RackSpec) -> tuple[str, ...]:
+    """Return the metrics that do not exist there, so that NOT_SUPPORTED is what a driver ought say.
+
+    Page retirement ended with Ampere, which remaps rows. A driver of Hopper states no health of
+    the fabric (nvidia-smi -q of an H100 node reads N/A there, of B200 and later Healthy).
+    """
+    gone = ["retired.pending", "retired.pages"]
+    if (spec.sku.number("nvlink_generation") or BER_SINCE_NVLINK) < BER_SINCE_NVLINK:
+        gone += ["nvlink.ber", "fabric.health"]
+    if not spec.switches:
+        gone += ["fabric.state", "fabric.status", "fabric.health", "fabric.clique"]
+    return tuple(dict.fromkeys(gone))
+
+
+def _gpu_count(spec: RackSpec) -> list[PlatformLimit]:
+    source = f"{spec.file}: [[tray]] gpus"
+    return [
+        PlatformLimit("gpu.count", "gpus", source, equal=len(tray.gpus), subject=tray.host)
+        for tray in spec.trays
+    ]
+
+
+def _constants(spec: RackSpec) -> list[list[PlatformLimit]]:
+    found = []
+    for metric, unit, name, how in _RULES:
+        constant = spec.sku.known(name)
+        if constant is not None and constant.firm:
+            found.append([_limit(metric, unit, constant, how)])
+        elif metric == "nvlink.links" and spec.links_per_gpu is not None:
+            source = f"{spec.file}: [fabric] links_per_gpu"
+            found.append([PlatformLimit(metric, unit, source, equal=spec.links_per_gpu)])
+    return found
+
+
+def _limit(metric: str, unit: str, constant: Constant, how: str) -> PlatformLimit:
+    source = f"{constant.tag}: {constant.source}"
+    if constant.confirmed:
+        source += f"; confirmed by {constant.confirmed}"
+    value = constant.value
+    if isinstance(value, str) or how == "equal":
+        return PlatformLimit(metric, unit, source, equal=value)
+    if how == "high":
+        return PlatformLimit(metric, unit, source, high=value)
+    if how == "about":
+        low, high = value * (1 - MEMORY_TOLERANCE), value * (1 + MEMORY_TOLERANCE)
+        return PlatformLimit(metric, unit, f"{value:g} within 1 %: {source}", low=low, high=high)
+    if how == "nearly":
+        low = value * (1 - SPEED_TOLERANCE)
+        return PlatformLimit(metric, unit, f"0.99 x {value:g}: {source}", low=low)
+    return PlatformLimit(metric, unit, source, low=value)
+
+
+def _shared_serial(constant: Constant) -> PlatformLimit:
+    """Bound how many GPUs carry one serial number where a module of several GPUs has only one."""
+    source = f"{constant.tag}: {constant.source}"
+    return PlatformLimit("serial.unique", "gpus", source, low=1, high=float(constant.value))
