@@ -209,7 +209,7 @@ PLANTED = [
     ("reports/a.py", "def f():\n    import rackproof.fixtures.burn\n", 2, "a floor above"),
     ("fixtures/a.py", "import rackproof.plugin\n", 1, "a floor above"),
     ("harness/burns/a.py", "from ...diagnostics import judge\n", 1, "a floor above"),
-    ("harness/a.py", "import importlib\nimportlib.import_module('rackproof.reports')\n", 2, "a floor"),
+    ("harness/a.py", "import importlib as i\ni.import_module('rackproof.reports')\n", 2, "a floor"),
     ("rackproof/a.py", "import harness.model\n", 1, "bare"),
     ("tests/a.py", "from fixtures import rack\n", 1, "bare"),
     ("conftest.py", "import diagnostics as d\n", 1, "bare"),
