@@ -1,0 +1,43 @@
+// memory.cu on the host: each launch_X runs kernel X over a grid of blocks and threads.
+#include "host_shim.h"
+
+#include "memory.cu"
+
+template <typename Kernel> static void grid(u64 blocks, u64 threads, Kernel kernel)
+{
+    gridDim.x = (unsigned)blocks;
+    blockDim.x = (unsigned)threads;
+    for (u64 b = 0; b < blocks; b++)
+        for (u64 t = 0; t < threads; t++) {
+            blockIdx.x = (unsigned)b;
+            threadIdx.x = (unsigned)t;
+            kernel();
+        }
+}
+
+extern "C" void launch_fill(u64 blocks, u64 threads, u64* mem, u64 base, u64 words, u64 kind,
+                            u64 seed, u64 flip)
+{
+    grid(blocks, threads, [=] { fill(mem, base, words, kind, seed, flip); });
+}
+
+extern "C" void launch_verify(u64 blocks, u64 threads, const u64* mem, u64 base, u64 words,
+                              u64 kind, u64 seed, u64 flip, u64* found)
+{
+    grid(blocks, threads, [=] { verify(mem, base, words, kind, seed, flip, found); });
+}
+
+extern "C" void launch_march(u64 blocks, u64 threads, u64* mem, u64 base, u64 words, u64 chunk,
+                             u64 up, u64 expect_kind, u64 expect_seed, u64 expect_flip,
+                             u64 write_kind, u64 write_seed, u64 write_flip, u64* found)
+{
+    grid(blocks, threads, [=] {
+        march(mem, base, words, chunk, up, expect_kind, expect_seed, expect_flip, write_kind,
+              write_seed, write_flip, found);
+    });
+}
+
+extern "C" void launch_copy(u64 blocks, u64 threads, u64* to, const u64* from, u64 words)
+{
+    grid(blocks, threads, [=] { copy(to, from, words); });
+}
