@@ -22,6 +22,11 @@ export PYTHON CC REQUIRE_ALL
 # What another project left in the shell bends neither ours.
 unexport PYTHONPATH PYTHONHOME PYTEST_ADDOPTS PYTEST_PLUGINS MYPYPATH VIRTUAL_ENV MAKEFLAGS MAKELEVEL
 
+# Without a home that can be written to, pip and compilers get one here.
+ifneq ($(shell test -d "$$HOME" && test -w "$$HOME" && echo yes),yes)
+export HOME := $(CURDIR)/.cache/home
+endif
+
 ROOMS := harness diagnostics fixtures reports
 
 help:
