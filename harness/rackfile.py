@@ -104,27 +104,27 @@ def read(path: Path) -> bytes:
     """Return the file's bytes; a SpecError for what is no readable file of at most 1 MiB."""
     try:
         if not path.exists():
-            msg = f"{_shown(str(path))}: there is no such file; `rackproof list racks` lists names"
+            msg = f"{shown(str(path))}: there is no such file; `rackproof list racks` lists names"
             raise SpecError(msg)
         if not path.is_file():
             kind = "a folder" if path.is_dir() else "no regular file"
-            msg = f"{_shown(str(path))}: is {kind}; name the rack's TOML file itself"
+            msg = f"{shown(str(path))}: is {kind}; name the rack's TOML file itself"
             raise SpecError(msg)
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        msg = f"{_shown(str(path))}: cannot be read: {reason}"
+        msg = f"{shown(str(path))}: cannot be read: {reason}"
         raise SpecError(msg) from None
     if len(raw) > MAX_BYTES:
-        msg = f"{_shown(str(path))}: is larger than 1 MiB, and no rack's description is"
+        msg = f"{shown(str(path))}: is larger than 1 MiB, and no rack's description is"
         raise SpecError(msg)
     return raw
 
 
 def parse(raw: bytes, file: str) -> Tables:
     """Return the checked tables of a rack file; `file` is how messages call it."""
-    file = _shown(file)
+    file = shown(file)
     try:
         tables = tomllib.loads(raw.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -190,14 +190,14 @@ def _text_problem(key: Key, value: object) -> str:
     if not value or len(value) > MAX_TEXT or not value.isprintable():
         return f"must be 1 to {MAX_TEXT} printable characters"
     if key.kind == "choice" and value not in key.words:
-        return f"{_shown(value)!r} is none of {', '.join(key.words)}{nearest(value, key.words)}"
+        return f"{shown(value)!r} is none of {', '.join(key.words)}{nearest(value, key.words)}"
     return _name_problem(value) if key.kind == "name" else ""
 
 
 def _name_problem(value: str) -> str:
     if not _NAME.fullmatch(value):
         return (
-            f"{_shown(value)!r} cannot be part of a folder's name; "
+            f"{shown(value)!r} cannot be part of a folder's name; "
             "use up to 64 letters, digits, dots, dashes and underscores, a letter or digit first"
         )
     return f"{value!r} is reserved for this machine's own GPUs" if value in RESERVED else ""
@@ -211,8 +211,8 @@ def _number_problem(key: Key, value: object) -> str:
     if key.kind == "int" and isinstance(value, float):
         return f"is {value}, and a whole number is due"
     if not key.low <= value <= key.high:
-        shown = value if abs(value) < 1e12 else "far out of range"  # noqa: PLR2004
-        return f"is {shown}; it must be from {key.low:g} to {key.high:g}"
+        seen = value if abs(value) < 1e12 else "far out of range"  # noqa: PLR2004
+        return f"is {seen}; it must be from {key.low:g} to {key.high:g}"
     return ""
 
 
@@ -223,7 +223,7 @@ def _sort(value: object) -> str:
     return named.get(type(value), "a date or time")
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """Return `text` fit for one line of a message: printable, and not endless."""
     clean = "".join(c if c.isprintable() else "?" for c in text)
     return clean if len(clean) <= 2 * _SHOWN else clean[:_SHOWN] + "…" + clean[-_SHOWN:]
@@ -232,4 +232,4 @@ def _shown(text: str) -> str:
 def _unknown(what: str, word: str, known: Mapping[str, object]) -> str:
     close = nearest(word[:_SHOWN], known)
     listed = "" if close else f"; known: {', '.join(known)}"
-    return f"{what} {_shown(word)}{close}{listed}"
+    return f"{what} {shown(word)}{close}{listed}"

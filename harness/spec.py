@@ -181,7 +181,7 @@ def build(raw: bytes, file: str) -> RackSpec:
         domain = _domain(fabric, gpus)
         spares = _spares(tables.get("spares", {}), len(trays))
     except SpecError as error:
-        msg = f"{file}: {error}"
+        msg = f"{rackfile.shown(file)}: {error}"
         raise SpecError(msg) from None
     racks = max(tray.rack for tray in trays) + 1
     return RackSpec(
