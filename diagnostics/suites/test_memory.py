@@ -1,0 +1,11 @@
+"""Does memory keep what is written to it."""
+
+import pytest
+
+from rackproof.fixtures.burn import Burning, Judging
+
+
+@pytest.mark.burn("memory.address", "memory.inversions", "memory.march", "memory.random")
+def test_memory(burn: Burning, judge: Judging) -> None:
+    """Fill all free memory, read it back, and watch the ECC counters."""
+    judge(burn())

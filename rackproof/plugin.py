@@ -1,0 +1,48 @@
+"""The pytest entry point: options and markers; inert until a rack is named.
+
+Installed, it adds options and nothing else. With ``--rack`` (or the ini key ``rack``) it registers
+rackproof.fixtures.plugin, which brings the fixtures.
+"""
+
+import pytest
+
+_OPTIONS = (
+    ("--rack", {"metavar": "RACK", "help": "burn this rack: a shipped name, a TOML file, local"}),
+    ("--rack-plant", {"metavar": "FAULT", "action": "append", "default": [],
+                      "help": "plant KIND@SUBJECT[:key=value,...] into an emulated rack"}),
+    ("--rack-seed", {"metavar": "N", "type": int, "help": "seed of noise, order and data"}),
+    ("--rack-level", {"metavar": "LEVEL", "default": "quick",
+                      "help": "quick, acceptance or soak"}),
+    ("--rack-out", {"metavar": "DIR", "help": "where the record is written"}),
+    ("--rack-limits", {"metavar": "FILE", "help": "limits, golden values and waivers (TOML)"}),
+    ("--rack-subject", {"metavar": "GLOB", "default": "*", "help": "only GPUs that match"}),
+    ("--rack-only", {"metavar": "ID", "action": "append", "default": [],
+                     "help": "only these burns or families"}),
+    ("--rack-expect", {"metavar": "WHAT", "help": "what ought to be there: gpus=N,driver=V, RACK"}),
+    ("--rack-resume", {"action": "store_true", "help": "go on with the run in --rack-out"}),
+    ("--rack-verb", {"metavar": "VERB", "default": "burn", "help": "recorded: burn or probe"}),
+    ("--rack-progress", {"action": "store_true", "help": "draw a progress bar on stderr"}),
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that begin with --rack, and the ini key rack."""
+    group = parser.getgroup("rackproof", "rackproof: burn a rack of GPUs and judge it")
+    for name, how in _OPTIONS:
+        group.addoption(name, **how)  # type: ignore[arg-type]
+    parser.addini("rack", "the rack to burn, as --rack", default="")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers; with a rack named, the fixtures."""
+    for marker in (
+        "burn(id, ...): this test runs these burns",
+        "drill(id): this test is a drill",
+        "needs(feature, ...): skip where the rack has no such feature",
+    ):
+        config.addinivalue_line("markers", marker)
+    if config.option.rack or config.getini("rack"):
+        from rackproof.fixtures import plugin  # noqa: PLC0415 - only once a rack is named
+
+        config.pluginmanager.register(plugin, "rackproof-fixtures")
