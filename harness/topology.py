@@ -45,11 +45,9 @@ def links_of(spec: RackSpec, switch: str) -> tuple[str, ...]:
     if switch not in spec.switches:
         msg = f"{spec.name} has no switch {switch[:60]!r}"
         raise SpecError(msg)
-    rack = int(switch.removeprefix("rack").partition("/")[0])
     return tuple(
         gpu.link(link)
         for gpu in spec.gpus
-        if gpu.rack == rack
         for link in range(spec.links)
         if switch_of(spec, gpu, link) == switch
     )

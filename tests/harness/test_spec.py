@@ -315,3 +315,20 @@ def test_a_glob_selects_subjects_across_slashes() -> None:
 def test_a_glob_that_selects_nothing_says_how_a_gpu_is_written() -> None:
     with pytest.raises(SpecError, match="rack0/tray00/gpu0"):
         spec.select(spec.load("gb300-nvl72"), "rack7/*")
+
+
+# --- the page about it -----------------------------------------------------------------------
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "describe-a-rack.md"
+
+
+def test_the_examples_of_the_howto_are_racks() -> None:
+    examples = PAGE.read_text("utf-8").split("```toml\n")[1:]
+    racks = [build(example.split("```")[0]) for example in examples]
+    assert [len(rack.gpus) for rack in racks] == [72, 72]
+
+
+def test_the_howto_names_every_key() -> None:
+    page = PAGE.read_text("utf-8")
+    keys = {key for name, table in rackfile.TABLES.items() if name != "emulation" for key in table}
+    missing = {key for key in keys | rackfile.EMULATION_ONLY.keys() if key not in page}
+    assert missing == set()
