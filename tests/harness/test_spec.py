@@ -6,6 +6,8 @@ import pickle
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rackproof.harness import rackfile, spec
 from rackproof.harness.errors import SpecError
@@ -43,6 +45,13 @@ def write(folder: Path, text: str, name: str = "mine.toml") -> str:
 
 def build(text: str) -> RackSpec:
     return spec.build(text.encode(), "mine.toml")
+
+
+def outcome(text: str) -> RackSpec | str:
+    try:
+        return build(text)
+    except SpecError as error:
+        return str(error)
 
 
 def refusal(name_or_path: str) -> str:
@@ -300,6 +309,42 @@ def test_a_name_that_no_folder_should_have_is_refused(name: str) -> None:
 def test_a_hostile_path_does_not_reach_the_message_unchanged(tmp_path: Path) -> None:
     path = write(tmp_path, "[rack", "a\x1b[2J\nb.toml")
     assert "\x1b" not in refusal(path)
+
+
+VALUES = "nan inf true -1 0 1e999 999999999999999999999 'x' [] {} 07:32:00 [[1]]".split()
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.sampled_from([*VALUES, "=", "[", "\n", "é"]))))
+def test_a_garbled_file_is_a_rack_or_a_refusal_and_nothing_else(
+    edits: list[tuple[int, str]],
+) -> None:
+    text = GOOD + "[power]\nshelves = 8\nbbu = true\n[emulation]\nfp32_rate = 60\n"
+    for at, piece in edits:
+        text = text[:at] + piece + text[at + 1 :]
+    found = outcome(text)
+    if isinstance(found, str):
+        assert found.startswith("mine.toml: ")
+    else:
+        assert 0 < len(found.gpus) <= rackfile.MAX_TRAYS * 16
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [(t, k) for t, keys in rackfile.TABLES.items() if t != "emulation" for k in keys],
+)
+def test_every_key_withstands_every_sort_of_value(table: str, key: str, value: str) -> None:
+    head = {"rack": "name='a'\nsource='real'", "tray": "count=1\ngpus=1", "gpu": "sku='h100'"}
+    lines = [line for line in head.get(table, "").split("\n") if not line.startswith(f"{key}=")]
+    tables = {**head, table: "\n".join([*lines, f"{key}={value}"])}
+    text = "".join(
+        f"{'[[tray]]' if name == 'tray' else f'[{name}]'}\n{body}\n"
+        for name, body in tables.items()
+    )
+    found = outcome(text)
+    if isinstance(found, str):
+        assert found.startswith("mine.toml: ")
+        assert key in found or "no TOML" in found
 
 
 # --- selection -------------------------------------------------------------------------------
