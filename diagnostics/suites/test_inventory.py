@@ -2,7 +2,7 @@
 
 import pytest
 
-from rackproof.fixtures.burn import Burning, Judging
+from rackproof.diagnostics.suites import Burning, Judging
 
 
 @pytest.mark.burn("inventory")

@@ -1,0 +1,179 @@
+"""The verbs: parse, call, print. Nothing is measured or judged here.
+
+Exit codes: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN, 130 and 143 interrupted. With --json exactly one
+object goes to stdout and everything else to stderr; a person's mistake gets one line, no traceback.
+"""
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+import rackproof
+from rackproof.harness.errors import DeviceError, RackproofError
+
+USAGE, UNKNOWN = 2, 3
+
+
+class Door(click.Group):
+    """The command group: turns our errors into one line and an exit code."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run, and end with the exit code."""
+        as_json = "--json" in sys.argv[1:]
+        try:
+            code = super().main(*args, **{**extra, "standalone_mode": False})
+            sys.exit(code if isinstance(code, int) else 0)
+        except click.exceptions.Exit as stop:
+            sys.exit(stop.exit_code)
+        except click.Abort:
+            sys.exit(130)
+        except click.ClickException as error:
+            _complain(error.format_message(), as_json=as_json)
+            sys.exit(USAGE)
+        except DeviceError as error:
+            _complain(str(error), as_json=as_json, verdict="UNKNOWN")
+            sys.exit(UNKNOWN)
+        except RackproofError as error:
+            _complain(str(error), as_json=as_json)
+            sys.exit(USAGE)
+        except KeyboardInterrupt:
+            sys.exit(130)
+        except BrokenPipeError:
+            sys.stderr.close()
+            sys.exit(141)
+
+
+def _complain(message: str, *, as_json: bool, verdict: str | None = None) -> None:
+    prefix = f"{verdict}: " if verdict else ""
+    click.echo(f"rackproof: {prefix}{message}", err=True)
+    if as_json:
+        body = {"schema": "rackproof.error/1", "error": message}
+        click.echo(json.dumps({**body, "verdict": verdict} if verdict else body))
+
+
+def _speak(body: dict[str, Any]) -> None:
+    click.echo(json.dumps(body, indent=1, ensure_ascii=True))
+
+
+def _commas(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="one JSON object on stdout")
+seed_option = click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N",
+                           help="seed of noise and data; drawn and shown when left out")
+plant_option = click.option("--plant", "plants", multiple=True, metavar="FAULT",
+                            help="KIND@SUBJECT[:key=value,…], into an emulated rack")
+
+
+def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    options = [
+        click.argument("rack"),
+        plant_option,
+        seed_option,
+        click.option("--limits", metavar="FILE", help="your limits, golden values, waivers (TOML)"),
+        click.option("--expect", metavar="WHAT", help="gpus=72,driver=…,vbios=…, or a rack's name"),
+        click.option("--out", metavar="DIR", help="run directory (rackproof-runs/<time>-<rack>)"),
+        click.option("--alluredir", metavar="DIR", help="also write Allure results there"),
+        click.option("--all", "everything", is_flag=True, help="show PASS checks too"),
+        as_json_option,
+    ]
+    return functools.reduce(lambda f, option: option(f), reversed(options), command)
+
+
+@click.group(cls=Door, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(rackproof.__version__, prog_name="rackproof")
+def main() -> None:
+    """Says whether a rack of GPUs may carry a training job, which GPU may not, and why."""
+
+
+@main.command()
+@_run_options
+@click.option("--level", default=None, metavar="LEVEL", help="quick (default), acceptance, soak")
+@click.option("--only", multiple=True, callback=_commas, metavar="ID,…", help="burns or families")
+@click.option("--resume", is_flag=True, help="go on with the run in --out")
+def burn(**given: Any) -> int:
+    """Burn RACK and judge it: a shipped name, a TOML file, or local."""
+    from rackproof.fixtures import launch  # noqa: PLC0415 - each verb loads what it needs
+
+    return launch.run("burn", given, _speak)
+
+
+@main.command()
+@_run_options
+def probe(**given: Any) -> int:
+    """Read RACK without load, in seconds, and judge what it says."""
+    from rackproof.fixtures import launch  # noqa: PLC0415
+
+    return launch.run("probe", {**given, "level": None, "only": (), "resume": False}, _speak)
+
+
+@main.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@as_json_option
+def diagnose(paths: tuple[str, ...], *, as_json: bool) -> int:
+    """Judge files and folders that you already have, or a run directory."""
+    from rackproof.fixtures import offline  # noqa: PLC0415
+    from rackproof.reports import terminal  # noqa: PLC0415
+
+    body, code = offline.diagnose([Path(p) for p in paths])
+    if as_json:
+        _speak(body)
+    else:
+        terminal.diagnosis_conclusion(body, sys.stdout)
+    return code
+
+
+@main.command()
+@click.argument("run", metavar="RUN")
+@click.option("--as", "form", required=True, metavar="FORM", help="html, junit, csv, parquet")
+@click.option("--out", metavar="FILE", help="where to write it; - is stdout; default: in RUN")
+@as_json_option
+def report(run: str, form: str, out: str | None, *, as_json: bool) -> int:
+    """Render a run as html, junit, csv or parquet."""
+    from rackproof.reports import render  # noqa: PLC0415
+
+    path = render.report(Path(run), form, out)
+    if as_json:
+        _speak({"schema": "rackproof.report/1", "form": form, "path": str(path) if path else "-"})
+    elif path:
+        click.echo(str(path))
+    return 0
+
+
+@main.command("list")
+@click.argument("what", metavar="racks|burns|faults|drills|readers")
+@as_json_option
+def list_(what: str, *, as_json: bool) -> int:
+    """List what there is, one line each."""
+    from rackproof.fixtures import catalogue  # noqa: PLC0415
+
+    items = catalogue.items(what)
+    if as_json:
+        _speak({"items": items})
+    else:
+        width = max((len(item["name"]) for item in items), default=0)
+        for item in items:
+            click.echo(f"{item['name']:<{width}}  {item['summary']}")
+    return 0
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("rack")
+@plant_option
+@seed_option
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND…")
+def emulate(rack: str, plants: tuple[str, ...], seed: int | None, command: tuple[str, ...]) -> int:
+    """Run COMMAND with the emulated RACK as its NVML driver; its exit code is passed on."""
+    from rackproof.fixtures import launch  # noqa: PLC0415
+
+    return launch.emulate(rack, plants, seed, command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""`report RUN --as FORM`: the one place that knows which form is written how, and where to.
+
+In: a run directory. Out: a file (by default inside the run directory), or stdout for ``-``.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from rackproof.diagnostics.judge import judge
+from rackproof.harness.errors import RecordError, SpecError, nearest
+from rackproof.reports.read import fingerprint, is_run, read_run
+
+FORMS = {"html": "report.html", "junit": "junit.xml", "csv": "checks.csv", "parquet": "checks.parquet"}
+
+
+def _text(run: Path, form: str) -> str:
+    record = read_run(run)
+    judgement = judge(record)
+    name = run.resolve().name
+    if form == "html":
+        from rackproof.reports.html.render import render  # noqa: PLC0415 - jinja2 only for html
+
+        return render(record, judgement, fingerprint=fingerprint(run), name=name)
+    if form == "junit":
+        from rackproof.reports.junit import junit  # noqa: PLC0415
+
+        return junit(record, judgement, name)
+    from rackproof.reports.table import csv  # noqa: PLC0415 - pandas only for tables
+
+    return csv(record, judgement)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that nobody ever sees half of it; a RecordError when it cannot be."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            temporary = Path(file.name)
+            file.write(content)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError as error:
+        msg = f"{path}: cannot be written ({error.strerror})"
+        raise RecordError(msg) from error
+
+
+def report(run: Path, form: str, out: str | None) -> Path | None:
+    """Render `run`; return the file that was written, or None for stdout.
+
+    Raises SpecError for an unknown form, RecordError for what is no run or cannot be written.
+    """
+    if form not in FORMS:
+        hint = " (ocp is not in this version)" if form == "ocp" else nearest(form, FORMS)
+        msg = f"--as: unknown form {form!r}{hint}: one of {', '.join(FORMS)}"
+        raise SpecError(msg)
+    if not run.exists():
+        msg = f"{run}: there is no such run directory"
+        raise RecordError(msg)
+    if not is_run(run):
+        msg = f"{run}: holds no record of a run"
+        raise RecordError(msg)
+    folder = run if run.is_dir() else run.parent
+    if form == "parquet":
+        from rackproof.reports.table import parquet  # noqa: PLC0415
+
+        path = Path(out) if out else folder / FORMS[form]
+        record = read_run(folder)
+        parquet(record, judge(record), path)
+        return path
+    text = _text(folder, form)
+    if out == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return None
+    path = Path(out) if out else folder / FORMS[form]
+    write_whole(path, text.encode("utf-8", "replace"))
+    return path
+
+
+__all__ = ["FORMS", "report", "write_whole"]
