@@ -1,0 +1,44 @@
+"""Files that people already have, read into events and measurements; never judged here."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from rackproof.harness.readers.reading import UNRECOGNISED, Reading
+from rackproof.harness.readers.recognise import READERS, Reader, recognise
+from rackproof.harness.readers.source import Source, Unreadable, regular_files
+
+__all__ = ["READERS", "UNRECOGNISED", "Reader", "Reading", "read", "read_all"]
+
+
+def read(path: Path) -> Reading:
+    """Read one file. Never raises for what is in it: what cannot be used is said in `problems`."""
+    try:
+        source = Source(path)
+        if not source.head.strip():
+            what = "empty" if source.size == 0 else "holds no text at its beginning"
+            return Reading(path, problems=(what, *source.problems), worked=False)
+        reader = recognise(source.head)
+        if reader is None:
+            return Reading(path, problems=("no known kind of file",))
+        return reader.read(source)
+    except Unreadable as error:
+        return Reading(path, problems=(str(error),))
+
+
+def read_all(paths: Iterable[Path]) -> list[Reading]:
+    """Read files, and folders with all regular files below them, in the order given.
+
+    A file met in a folder has `named` False. An empty folder gives one Reading that says so.
+    """
+    readings = []
+    for path in paths:
+        if not path.is_dir():
+            readings.append(read(path))
+            continue
+        found = [
+            replace(Reading(each, problems=(why,)) if why else read(each), named=False)
+            for each, why in regular_files(path)
+        ]
+        readings += found or [Reading(path, problems=("a folder with no file in it",))]
+    return readings

@@ -1,0 +1,249 @@
+"""Kernel logs of every shape: dmesg, syslog, journalctl, /dev/kmsg, ftrace; plain or packed.
+
+The bytes pass once through one search over whole chunks; only lines that hold a signature are
+looked at. Repeats of one sign at one place within five seconds are one event with a count, so that
+neither 87,000 equal lines nor a file of many gigabytes fills the memory.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rackproof.harness.model import Event
+from rackproof.harness.readers.apei import Blocks
+from rackproof.harness.readers.places import plain
+from rackproof.harness.readers.reading import Reading
+from rackproof.harness.readers.search import line_spans
+from rackproof.harness.readers.signatures import HOST, Sign, sign_of
+from rackproof.harness.readers.source import Source
+from rackproof.harness.readers.stamps import MINUTE, RELATIVE, YEAR, Stamped, month_of, parse
+
+KIND = "kernel-log"
+LINE_LIMIT = 1 << 16
+GAP = 5.0
+BACKWARDS = 60.0  # more than processors' clocks can disagree: the machine was booted anew
+NEW_YEAR = 31 * 86400.0
+NEAR_LINES = 4
+MOST_EVENTS, MOST_PER_KEY = 20_000, 500
+_SHOWN = ("cause", "action", "unit", "severity", "register", "status", "link", "place", "mig",
+          "stage", "device")  # fmt: skip
+_RELATIVE_LINE = re.compile(rb"^\[ {0,8}\+ {0,8}(\d{1,9}\.\d{3,9})\]", re.MULTILINE)
+_MINUTE_LINE = re.compile(rb"^\[([A-Z][a-z]{2}) ?(\d{1,2}) (\d\d):(\d\d)\]", re.MULTILINE)
+
+
+@dataclass(slots=True)
+class _Open:
+    """An event that may still grow."""
+
+    sign: Sign
+    host: str | None
+    text: str
+    clock: str
+    boot: int
+    first: float | None
+    last: float | None
+    line: int
+    last_line: int
+    count: int = 0
+
+
+@dataclass(slots=True)
+class _Log:
+    """What was read so far."""
+
+    events: list[_Open] = field(default_factory=list)
+    open: dict[tuple[object, ...], _Open] = field(default_factory=dict)
+    per_key: Counter[tuple[object, ...]] = field(default_factory=Counter)
+    hosts: set[str] = field(default_factory=set)
+    aliases: dict[str, str] = field(default_factory=dict)
+    serials: dict[str, str] = field(default_factory=dict)
+    uuids: dict[str, str] = field(default_factory=dict)
+    near: tuple[str, int] = ("", -NEAR_LINES)
+    ident: str = ""
+    boot: int = 0
+    newest: float | None = None
+    years: float = 0.0
+    relative: float = 0.0
+    minute: float | None = None
+    dropped: int = 0
+    blocks: Blocks = field(default_factory=Blocks)
+    pending: tuple[Stamped, str, int] | None = None
+
+    def clocked(self, found: Stamped) -> float | None:
+        """Return the stamp's time, a year or a boot further where it jumped back."""
+        at = found.at
+        if found.shape == "relative":
+            return self.relative
+        if at is None:
+            return None
+        if found.clock == "calendar":
+            at += self.years
+            if self.newest is not None and at < self.newest - NEW_YEAR:
+                self.years += YEAR
+                at += YEAR
+        elif found.clock == "boot" and self.newest is not None and at < self.newest - BACKWARDS:
+            self.boot += 1
+        self.newest = at
+        return at
+
+    def add(self, sign: Sign, found: Stamped, text: str, line: int) -> None:
+        """Take a sign in: into an event that is going on, or as a new one."""
+        at = self.clocked(found)
+        if found.host:
+            self.hosts.add(found.host)
+        shown = tuple(sign.detail.get(k) for k in _SHOWN)
+        key = (sign.code, sign.subject, found.host, self.boot, found.clock, *shown)
+        going = self.open.get(key)
+        near = going and (at is None or going.last is None or abs(at - going.last) <= GAP)
+        if not (going and (near or self.per_key[key] >= MOST_PER_KEY)):
+            if len(self.events) >= MOST_EVENTS:
+                self.dropped += 1
+                return
+            clock = "relative" if found.shape == "relative" else found.clock
+            going = _Open(sign, found.host, text, clock, self.boot, at, at, line, line)
+            self.events.append(going)
+            self.open[key] = going
+            self.per_key[key] += 1
+        count = sign.detail.get("count", 1)
+        going.count += count if isinstance(count, int) else 1
+        going.last, going.last_line = at, line
+
+    def take(self, found: Stamped, line: int) -> None:
+        """Look at one line of the kernel."""
+        message = found.message.lstrip(" \t")
+        belongs, done = self.blocks.take(message)
+        if done:
+            self._finish(done)
+        if belongs:
+            if self.pending is None:
+                self.pending = (found, message, line)
+            return
+        sign = sign_of(message, traced=found.shape == "ftrace")
+        if sign is None or not sign.code:
+            return
+        if sign.code == "kernel.boot":
+            self.boot += self.newest is not None
+            self.newest = None if found.clock == "boot" else self.newest
+        elif sign.code == "nvrm.ident":
+            self.ident = sign.subject
+            self.uuids[sign.subject] = sign.uuid
+        elif sign.code == "nvrm.serial":
+            if self.ident:
+                self.serials[self.ident] = sign.serial
+        elif sign.code == "nvrm.named":
+            self.near = (sign.subject, line)
+        else:
+            self._add_placed(sign, found, plain(message), line)
+
+    def _add_placed(self, sign: Sign, found: Stamped, text: str, line: int) -> None:
+        """Add a sign; one without a place is the device's that was named just before, or nobody's."""
+        if not sign.subject:
+            subject = self.near[0] if line - self.near[1] <= NEAR_LINES else ""
+            sign = Sign(sign.code, subject or HOST, sign.detail, sign.alias)
+        if sign.alias:
+            self.aliases[sign.alias] = sign.subject
+        self.add(sign, found, text, line)
+
+    def _finish(self, sign: Sign) -> None:
+        if self.pending:
+            found, text, line = self.pending
+            self.add(sign, found, plain(f"{text} [{sign.code}]"), line)
+        self.pending = None
+
+    def end(self) -> None:
+        """Close the block that the file ended in."""
+        if done := self.blocks.finish():
+            self._finish(done)
+
+
+def _event(going: _Open, *, several: bool) -> Event:
+    subject = going.sign.subject
+    if subject == HOST:
+        subject = f"host:{going.host}" if several and going.host else "host"
+    elif several and going.host:
+        subject = f"host:{going.host}/{subject}"
+    detail = dict(going.sign.detail) | {"count": going.count, "line": going.line}
+    if going.last_line != going.line:
+        detail["last_line"] = going.last_line
+    if going.last is not None:
+        detail["last"] = going.last
+    if going.boot:
+        detail["boot"] = going.boot
+    clock = going.clock or "none"
+    return Event(subject, going.sign.code, going.text, going.first, clock, detail)
+
+
+def _relative(log: _Log, chunk: bytes, start: int, end: int) -> None:
+    """Move the clock of a log that writes only differences over `chunk[start:end]`."""
+    part = chunk[start:end]
+    log.relative += sum(float(d) for d in _RELATIVE_LINE.findall(part))
+    for name, day, hour, minute in _MINUTE_LINE.findall(part):
+        month = month_of(name.decode()) or 1
+        at = ((month * 31 + int(day)) * 24 + int(hour)) * 3600.0 + int(minute) * 60
+        if log.minute is None:
+            log.minute = at - log.relative
+        log.relative = max(log.relative, at - log.minute)
+
+
+def _lines(source: Source, log: _Log, *, relative: bool) -> Iterator[tuple[bytes, int]]:
+    """Yield (line, its number) for each line with a signature; at the end (b"", lines in all)."""
+    before, whole = 0, True
+    for chunk in source.chunks():
+        counted = moved = 0
+        for start, end in line_spans(chunk):
+            before += chunk.count(b"\n", counted, start)
+            counted = start
+            if relative:
+                _relative(log, chunk, moved, end)
+                moved = end
+            yield chunk[start : min(end, start + LINE_LIMIT)], before + 1
+        before += chunk.count(b"\n", counted)
+        if relative:
+            _relative(log, chunk, moved, len(chunk))
+        whole = chunk.endswith(b"\n")
+    yield b"", before + (not whole)
+
+
+def read(source: Source) -> Reading:
+    """Read a kernel log whole. Lines that are no text become replacement characters."""
+    log = _Log()
+    head = source.head.lstrip()[: 1 << 12].decode("utf-8", "replace")
+    relative = bool(re.search(f"^(?:{RELATIVE.pattern}|{MINUTE.pattern})", head, re.MULTILINE))
+    lines = 0
+    for raw, number in _lines(source, log, relative=relative):
+        lines = number
+        if raw:
+            found = parse(raw.decode("utf-8", "replace").rstrip("\r\n"))
+            if found.kernel:
+                log.take(found, number)
+    log.end()
+    problems = list(source.problems)
+    if log.dropped:
+        problems.append(f"{log.dropped} further events are not kept: more than {MOST_EVENTS}")
+    several = len(log.hosts) > 1
+    return Reading(
+        source.path, KIND, lines, tuple(problems),
+        tuple(_event(e, several=several) for e in log.events),
+        cut=source.cut, aliases=log.aliases, serials=log.serials, uuids=log.uuids,
+        host=next(iter(log.hosts)) if len(log.hosts) == 1 else None,
+    )  # fmt: skip
+
+
+_SHAPES = frozenset(("kmsg", "human", "journal-json", "ftrace"))
+
+
+def likeness(head: bytes) -> float:
+    """Return in 0..1 how much the first lines look like a kernel's: by shape, tag and signature."""
+    lines = [line for line in head.splitlines()[:400] if line.strip()]
+    if len(lines) > 1:
+        lines.pop()  # the last may be cut
+    votes, strong = 0, False
+    for raw in lines:
+        found = parse(raw[:LINE_LIMIT].decode("utf-8", "replace"))
+        said = found.kernel and sign_of(found.message, traced=found.shape == "ftrace") is not None
+        uptime = found.shape in ("uptime", "relative") and bool(re.match(r"(?:<\d+>)?\[ *\+?\d+\.\d{6}\W", raw[:40].decode("latin-1")))
+        votes += said or found.tag == "kernel" or found.shape in _SHAPES or uptime
+        strong |= said
+    share = votes / max(1, len(lines))
+    return max(share, 0.3) if strong else share

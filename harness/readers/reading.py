@@ -1,0 +1,39 @@
+"""What reading one file gave: events, measurements, and what was wrong with the file itself.
+
+A Reading never judges. `cut` says that the file ended before what it promised, `worked` is False
+where the tool that wrote it did no work, and `problems` are sentences for a person.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rackproof.harness.model import Event, Measurement, Missing
+
+UNRECOGNISED = "unrecognised"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One input file.
+
+    `records` counts what was read: lines of a log, GPUs of a query. `aliases` maps other names of a
+    device (``gpu3``, ``mlx5_0``) to its ``pci:`` subject, `serials` and `uuids` a subject to what it
+    carries. `host` is the machine's name where the file tells one and only one; otherwise subjects
+    carry ``host:NAME/`` themselves. `named` is False for a file that was met in a folder.
+    """
+
+    path: Path
+    kind: str = UNRECOGNISED
+    records: int = 0
+    problems: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    cut: bool = False
+    worked: bool = True
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    serials: Mapping[str, str] = field(default_factory=dict)
+    uuids: Mapping[str, str] = field(default_factory=dict)
+    host: str | None = None
+    named: bool = True
