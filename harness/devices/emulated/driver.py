@@ -159,7 +159,8 @@ class EmulatedDriver:
             if head - after > len(self._events):
                 msg = f"{head - after - len(self._events)} events were overwritten unread"
                 raise DeviceError(msg)
-            slots = [self._events[number % len(self._events)].copy() for number in range(after, head)]
+            room = len(self._events)
+            slots = [self._events[number % room].copy() for number in range(after, head)]
         return [
             PostedEvent(
                 int(slot["sequence"]),
@@ -182,8 +183,8 @@ def _members() -> dict[str, tuple[int, int]]:
     found = {}
     for name, dtype in (("Header", HEADER), ("Event", EVENT), ("Link", LINK), ("Row", ROW)):
         found[name] = (0, dtype.itemsize)
-        for member in dtype.names or ():
-            found[f"{name}.{member}"] = (dtype.fields[member][1], dtype[member].itemsize)
+        for member, (kind, offset, *_) in (dtype.fields or {}).items():
+            found[f"{name}.{member}"] = (offset, kind.itemsize)
     return found
 
 

@@ -1,0 +1,156 @@
+"""What NVML says of the NVLink fabric and of single links: readings for the table of metrics.
+
+In: a handle, and a link's number. Out: the value in the metric's unit. NVMLError passes through
+(nvml.py translates it); an answer that is no reading raises a DeviceError here.
+"""
+
+import ctypes
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+from rackproof.harness.devices.nvml_fields import (
+    NO_SUCH_CALL,
+    bit_error_rate,
+    number,
+    value,
+    values,
+)
+from rackproof.harness.errors import DeviceError
+from rackproof.harness.model import Value
+
+Handle = Any
+
+# --- the fabric ---------------------------------------------------------------------------------
+
+_STATES = ("not-supported", "not-started", "in-progress", "completed")
+_COMPLETED = 3
+_STRUCTS = (
+    ("c_nvmlGpuFabricInfo_v3_t", pynvml.nvmlDeviceGetGpuFabricInfoV),
+    ("c_nvmlGpuFabricInfo_v2_t", pynvml.nvmlDeviceGetGpuFabricInfoV),
+    ("c_nvmlGpuFabricInfo_t", pynvml.nvmlDeviceGetGpuFabricInfo),
+)
+_SUMMARIES = {1: "healthy", 2: "unhealthy", 3: "limited-capacity"}
+
+
+def _fabric(handle: Handle) -> Any:
+    """Return the newest struct that this driver fills in."""
+    for name, call in _STRUCTS:
+        # The third version came with nvidia-ml-py 13.580.
+        found = getattr(pynvml, name, pynvml.c_nvmlGpuFabricInfo_v2_t)()
+        try:
+            call(handle, ctypes.byref(found))
+        except pynvml.NVMLError as error:
+            if error.value not in NO_SUCH_CALL:
+                raise
+            continue
+        return found
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+
+def _registered(handle: Handle) -> Any:
+    """Return the fabric struct of a GPU whose registration is over; only then it says more."""
+    found = _fabric(handle)
+    if found.state == pynvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    if found.state != pynvml.NVML_GPU_FABRIC_STATE_COMPLETED:
+        msg = f"registration with the fabric is {_state_name(found.state)}"
+        raise DeviceError(msg)
+    return found
+
+
+def _state_name(state: int) -> str:
+    return _STATES[state] if state < len(_STATES) else f"unknown-{state}"
+
+
+def state(handle: Handle) -> str:
+    """Return how far the registration is."""
+    return _state_name(_fabric(handle).state)
+
+
+def status(handle: Handle) -> str:
+    """Return how the registration ended: success, or NVML's words for the error."""
+    outcome = _registered(handle).status
+    return "success" if outcome == 0 else str(pynvml.NVMLError(outcome)).lower()
+
+
+def health(handle: Handle) -> str:
+    """Return the driver's summary, or ours of its health mask where it gives none."""
+    found = _registered(handle)
+    summary = _SUMMARIES.get(getattr(found, "healthSummary", 0))
+    if summary is not None:
+        return summary
+    mask = getattr(found, "healthMask", 0)
+    if not mask:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    return "unhealthy" if _sick(mask) else "healthy"
+
+
+# Places in the packed health mask (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*): two bits each for
+# degraded bandwidth, route recovery, unhealthy route and access time-outs, of which 1 means yes;
+# four bits for the configuration, of which 0 means not supported and 1 means right.
+_TROUBLES = (0, 2, 4, 6)
+_YES = 1
+_CONFIGURATION = 8
+_RIGHT = 1
+
+
+def _sick(mask: int) -> bool:
+    """Whether the health mask of a driver that gives no summary shows a fault."""
+    if any(mask >> place & 0x3 == _YES for place in _TROUBLES):
+        return True
+    return mask >> _CONFIGURATION & 0xF > _RIGHT
+
+
+def clique(handle: Handle) -> str:
+    """Return ``cluster UUID/clique``."""
+    found = _registered(handle)
+    return f"{uuid.UUID(bytes=bytes(found.clusterUuid))}/{found.cliqueId}"
+
+
+# --- links --------------------------------------------------------------------------------------
+
+_ERROR_FIELDS = (
+    pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY,
+    pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
+    pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC,
+)
+
+
+def _link_active(handle: Handle, link: int) -> int:
+    return int(pynvml.nvmlDeviceGetNvLinkState(handle, link) != 0)
+
+
+def _link_speed(handle: Handle, link: int) -> float:
+    found = value(handle, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, link)
+    if not found:
+        msg = f"link {link} is down and has no speed"
+        raise DeviceError(msg)
+    return found / 1000
+
+
+def _link_errors(handle: Handle, link: int) -> Value:
+    found = values(handle, [(field, link) for field in _ERROR_FIELDS])
+    counts = [number(f, "link errors") for f in found if not isinstance(f, pynvml.NVMLError)]
+    if counts:
+        return sum(counts)
+    if found[0].value != pynvml.NVML_ERROR_NOT_SUPPORTED:  # type: ignore[union-attr]
+        raise found[0]  # type: ignore[misc]
+    return sum(
+        number(pynvml.nvmlDeviceGetNvLinkErrorCounter(handle, link, counter), "link errors")
+        for counter in range(pynvml.NVML_NVLINK_ERROR_DL_CRC_FLIT + 1)
+    )
+
+
+def _link_ber(handle: Handle, link: int) -> float:
+    return bit_error_rate(int(value(handle, pynvml.NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER, link)))
+
+
+LINK: dict[str, Callable[[Handle, int], Value]] = {
+    "nvlink.active": _link_active,
+    "nvlink.speed": _link_speed,
+    "nvlink.errors": _link_errors,
+    "nvlink.ber": _link_ber,
+}
