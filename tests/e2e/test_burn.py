@@ -1,0 +1,116 @@
+"""`rackproof burn`: the verdict, what a person reads, and what a script reads."""
+
+import json
+import re
+
+import pytest
+
+
+def test_a_healthy_node_passes_and_says_so_last(cli):
+    answer = cli("burn", "hgx-h100", "--seed", "1")
+    assert answer.code == 0
+    lines = [line for line in answer.out.splitlines() if line.strip()]
+    assert "EMULATED" in lines[0].upper()
+    assert lines[-1].lstrip().startswith("PASS")
+    assert not re.search(r"\x1b\[", answer.out), "colours only on a terminal"
+    assert answer.err == "" or "\x1b" not in answer.err
+
+
+@pytest.mark.parametrize("rack", ["gb300-nvl72", "gb200-nvl72", "catalina", "hgx-b200", "hgx-h200"])
+def test_every_shipped_rack_passes(cli, rack):
+    answer = cli("burn", rack, "--seed", "2", "--json")
+    assert answer.json["checks"] == []
+    assert (answer.code, answer.json["verdict"], answer.accused()) == (0, "PASS", set())
+    assert answer.json["coverage"]["judged"] == answer.json["coverage"]["planned"] > 500
+    assert answer.json["source"] == "emulated"
+
+
+def test_announced_values_are_no_limits(cli):
+    answer = cli("burn", "vr-nvl72", "--seed", "2", "--json")
+    assert (answer.code, answer.json["verdict"]) == (3, "UNKNOWN")
+    bare = {c["metric"] for c in answer.json["checks"] if "no limit" in c["message"]}
+    assert {"gpu.name", "memory.total", "nvlink.links"} <= bare
+    assert answer.accused() == set()
+
+
+def test_probe_reads_without_load(cli):
+    answer = cli("probe", "hgx-h100", "--json")
+    assert (answer.code, answer.json["verdict"]) == (0, "PASS")
+    words = ("probe", "hgx-h100", "--plant", "row-remap-failure@rack0/tray00/gpu2", "--json")
+    assert cli(*words).accused() == {"rack0/tray00/gpu2"}
+
+
+def test_the_same_seed_gives_the_same_record(cli, tmp_path):
+    lines = []
+    for name in ("a", "b"):
+        words = ("--plant", "sm-sdc@?:rate=0.5", "--plant", "hbm-bit-flip@?", "--out", name)
+        cli("burn", "hgx-h100", "--seed", "9", *words, "--json")
+        text = (tmp_path / name / "record.jsonl").read_text()
+        lines.append([re.sub(r'"at":"[^"]*"', "", line) for line in text.splitlines()])
+    assert lines[0] == lines[1]
+    assert len(lines[0]) > 500
+
+
+def test_another_seed_gives_other_noise_and_the_same_serials(cli, tmp_path):
+    found = []
+    for seed in ("1", "2"):
+        cli("burn", "hgx-h100", "--seed", seed, "--out", seed, "--json")
+        text = (tmp_path / seed / "record.jsonl").read_text()
+        rows = [json.loads(line) for line in text.splitlines()]
+        by = {m: [r["value"] for r in rows if r.get("metric") == m]
+              for m in ("gpu.serial", "gemm.fp32.rate")}
+        found.append(by)
+    assert found[0]["gpu.serial"] == found[1]["gpu.serial"]
+    assert found[0]["gemm.fp32.rate"] != found[1]["gemm.fp32.rate"]
+
+
+def test_a_seed_is_drawn_and_shown(cli):
+    seeds = {cli("burn", "hgx-h100", "--only", "health", "--json").json["seed"] for _ in range(2)}
+    assert len(seeds) == 2
+
+
+def test_limits_waivers_and_golden_values_of_the_user(cli, tmp_path):
+    gpu = "rack0/tray00/gpu4"
+    file = tmp_path / "ours.toml"
+    file.write_text(
+        '[[limit]]\nmetric = "gemm.fp32.rate"\nlow = 900\nunit = "TFLOP/s"\nsource = "contract 7"\n'
+    )
+    answer = cli("burn", "hgx-h100", "--limits", str(file), "--only", "gemm", "--json")
+    assert answer.code == 1
+    assert {c["decided_by"] for c in answer.json["checks"] if c["metric"] == "gemm.fp32.rate"} == {
+        "user"
+    }
+    assert answer.json["checks"][0]["limit"]["source"] == "contract 7"
+    file.write_text('[[golden]]\nitem = "driver"\nvalue = "1.2.3"\n')
+    answer = cli("burn", "hgx-h100", "--limits", str(file), "--only", "inventory", "--json")
+    assert {c["metric"] for c in answer.json["checks"]} == {"driver.version"}
+    waiver = f'subject = "{gpu}"\ncheck = "*"\nowner = "ops"\nreason = "on order"\n'
+    for until, code in (("2099-01-01", 0), ("2001-01-01", 1)):
+        file.write_text(f"[[waiver]]\n{waiver}until = {until}\n")
+        words = ("--plant", f"sm-sdc@{gpu}", "--only", "gemm", "--json")
+        answer = cli("burn", "hgx-h100", "--limits", str(file), *words)
+        assert answer.code == code
+        assert "FAIL" in {c["verdict"] for c in answer.json["checks"]}
+        assert (code == 0) == all("waived" in c for c in answer.json["checks"])
+
+
+def test_expect(cli):
+    burn = ("burn", "hgx-h100", "--only", "inventory", "--json", "--expect")
+    assert cli(*burn, "gpus=8").code == 0
+    assert cli(*burn, "gpus=9").code == 2
+    assert cli(*burn, "driver=1.0").code == 1
+    assert cli(*burn, "colour=red").code == 2
+
+
+def test_a_real_machine_without_a_driver_is_unknown(cli):
+    answer = cli("burn", "local", "--json", env={"PATH": "/usr/bin:/bin"})
+    if answer.code != 3:
+        pytest.skip("optional: this machine has an NVIDIA driver")
+    assert "libnvidia-ml" in answer.err or "driver" in answer.err
+    assert answer.json["verdict"] == "UNKNOWN"
+
+
+def test_all_shows_what_passed(cli):
+    answer = cli("burn", "hgx-h100", "--only", "health", "--all", "--json")
+    assert {c["verdict"] for c in answer.json["checks"]} >= {"PASS"}
+    assert all(c["limit"]["source"] for c in answer.json["checks"] if c["verdict"] == "PASS")
