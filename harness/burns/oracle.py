@@ -1,0 +1,216 @@
+"""Was a matrix product right? Freivalds' check, independent of what computed the product.
+
+In: operands and the C that a device returned. Out: the largest residual as a ratio of what healthy
+rounding can make, the rows beyond it, NaN and Inf counted, and the element at fault. Works on
+NumPy and CuPy arrays alike: the array module is passed in as `xp`.
+
+The check (R. Freivalds, Probabilistic machines can use less running time, IFIP 1977): draw x of
++-1, compare C x with A (B x) in float64, in O(n^2). Here x comes in 16 pieces: X has a column for
+each sixteenth of C's columns, with the signs there and 0 elsewhere. One wrong element enters one
+residual in full; it cannot cancel.
+
+The bound. A healthy C is A B + E, and the residual of row i and group g is the sum of E_ij x_j over
+the group. Operands have random signs, so a partial sum of c_ij grows like the 2-norm of its
+products, not like their sum, and its roundings are independent: with the most generous reading,
+in which each of the n steps rounds the whole of c_ij, var(E_ij) <= u^2 n sum_k A_ik^2 B_kj^2. The
+signs in x make the variances of a group add up, hence
+    bound_ig = 6 sqrt(n) u sqrt(sum_k A_ik^2 ||B_kg||^2),   ||B_kg|| the 2-norm of row k of B in g.
+The standard deviation of a plain running sum is 0.07 of it (partial sums grow, which halves the
+variance, and a rounding is u / sqrt(3) of its sum). The worst-case bound n u sum |A||B| sees
+nothing: at n = 2048 not even a doubled element. In exchange this bound holds for operands of random
+sign, such as those of `operands`, and not for any.
+
+What it sees: c_ij is about sqrt(sum_k A_ik^2 B_kj^2), so the bound is 6 n u / 4 of the row's rms
+|c| (6 n u without the groups), and a relative error d of c_ij is seen where |c_ij| is above
+1.5 n u / d of the rms. `detectable` says it for the median element.
+
+Measured with NumPy (OpenBLAS, fp32): MEASURED_FIGURES
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rackproof.harness.devices.patterns import ALL, GOLDEN, MIX_1, MIX_2
+from rackproof.harness.devices.precisions import precision
+
+SIGMAS = 6.0
+BLOCK_ROWS = 1024  # rows that are held in float64 at a time
+GROUPS = 16  # of columns of C, each with a residual of its own
+SAMPLE_ROWS = 64  # rows from which `detectable` takes its medians
+HEALTHY = 0.5  # of the bound: more than any healthy residual that was measured
+SIGNS = 0x5167  # Philox streams of one key: x, and the operands' exponents
+SCALES = 0x5CA1
+# By format, how far the exponents of rows and of the inner index spread to each side: with the
+# 3 that an element adds, within the normal numbers of the narrowest.
+SPREADS = {"fp16": (3, 5), "fp8": (1, 2)}
+WIDE = (16, 16)
+DIPS = 2  # bits of an element's own exponent, downwards
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """A (m, n) and B (n, p), fp32 arrays whose values the format `precision` can hold."""
+
+    a: Any
+    b: Any
+    precision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """What one check of a product showed.
+
+    ratio: the largest |residual| / bound, in `row`; `rows_wrong` rows have one above 1;
+    nonfinite: elements that are NaN or Inf.
+    """
+
+    ratio: float
+    row: int
+    rows_wrong: int
+    nonfinite: int
+
+    @property
+    def wrong(self) -> bool:
+        """Say whether the product is wrong."""
+        return self.rows_wrong > 0 or self.nonfinite > 0
+
+
+@dataclass(frozen=True, slots=True)
+class WrongElement:
+    """One element of C, what it is, and what it should be (in float64)."""
+
+    row: int
+    column: int
+    actual: float
+    expected: float
+
+
+def operands(xp: Any, n: int, key: int, name: str = "fp32") -> Operands:
+    """Return fresh random A and B of order n for the precision `name`, the same for the same key.
+
+    Signs are random, magnitudes spread over three bits, and exponents widely by row of A and, in
+    opposite senses, by column of A and row of B: the inputs span the format (2**+-35 in fp32),
+    while all products of one element of C weigh about the same, so that none hides the others.
+    Bits come from splitmix64 (devices/patterns.py) on the device, scales from Philox on the host:
+    both are the same bits on every plane.
+    """
+    form = precision(name)
+    wide_rows, wide_inner = SPREADS.get(name, WIDE)
+    draw = np.random.Generator(np.random.Philox(key=[key & ALL, SCALES]))
+    rows = xp.asarray(draw.integers(-wide_rows, wide_rows, n, endpoint=True, dtype=np.int32))
+    inner = xp.asarray(draw.integers(-wide_inner, wide_inner, n, endpoint=True, dtype=np.int32))
+    bits = _bits(xp, n * n, key)
+    low = (bits & xp.uint64(0xFFFFFFFF)).astype(xp.uint32).reshape(n, n)
+    high = (bits >> xp.uint64(32)).astype(xp.uint32).reshape(n, n)
+    a = _floats(xp, low, rows[:, None] + inner[None, :], form.significand)
+    b = _floats(xp, high, -inner[:, None], form.significand)
+    return Operands(a, b, name)
+
+
+def freivalds(xp: Any, given: Operands, c: Any, key: int) -> Residual:
+    """Check C (m, p) against A B, with the x that `key` draws; ValueError for a wrong shape.
+
+    A key that the operands' own draw used is fine: x comes from a stream of its own.
+    """
+    a, b = given.a, given.b
+    if c.shape != (a.shape[0], b.shape[1]):
+        msg = f"the product of {a.shape} and {b.shape} has no shape {c.shape}"
+        raise ValueError(msg)
+    draw = np.random.Generator(np.random.Philox(key=[key & ALL, SIGNS]))
+    x = _grouped(xp, draw.integers(0, 2, b.shape[1]) * 2.0 - 1.0)
+    bx, norms = _summed(xp, b, x)
+    worst, row, wrong, nonfinite = 0.0, 0, 0, 0
+    for top in range(0, len(a), BLOCK_ROWS):
+        part = a[top : top + BLOCK_ROWS].astype(xp.float64)
+        got = c[top : top + BLOCK_ROWS]
+        finite = xp.isfinite(got)
+        nonfinite += got.size - int(finite.sum())
+        got = xp.where(finite, got, 0).astype(xp.float64)
+        off = xp.abs(got @ x - part @ bx)
+        limit = _limit(xp, part, norms, given.precision)
+        # Zeros have the bound 0, and 0 is right there.
+        ratio = xp.where(off == 0, 0.0, off / xp.maximum(limit, np.finfo(np.float64).tiny))
+        ratio = ratio.max(axis=1)
+        wrong += int((ratio > 1).sum())
+        at = int(xp.argmax(ratio))
+        if float(ratio[at]) > worst:
+            worst, row = float(ratio[at]), top + at
+    return Residual(worst, row, wrong, nonfinite)
+
+
+def detectable(xp: Any, given: Operands, c: Any) -> float:
+    """Return the smallest relative error of a typical element of C that the check surely sees.
+
+    Typical: the row's median |c|, and the median over 64 rows; with a margin for the healthy
+    residual that may work against it.
+    """
+    step = -(-len(c) // SAMPLE_ROWS)
+    _, norms = _summed(xp, given.b, _grouped(xp, np.ones(given.b.shape[1])))
+    limit = _limit(xp, given.a[::step].astype(xp.float64), norms, given.precision).max(axis=1)
+    typical = xp.median(xp.abs(c[::step]).astype(xp.float64), axis=1)
+    return float(xp.median((1 + HEALTHY) * limit / typical))
+
+
+def locate(xp: Any, given: Operands, c: Any, row: int) -> Sequence[WrongElement]:
+    """Return the wrong elements of one row of C, the worst first, by computing that row again.
+
+    An element is wrong beyond 6 sqrt(n) u sqrt(sum_k A_ik^2 B_kj^2), or when it is not finite.
+    """
+    b = given.b.astype(xp.float64)
+    line = given.a[row].astype(xp.float64)
+    expected = line @ b
+    scale = SIGMAS * float(np.sqrt(len(line))) * precision(given.precision).unit
+    limit = scale * xp.sqrt((line * line) @ (b * b))
+    off = xp.abs(c[row].astype(xp.float64) - expected)
+    off = xp.where(xp.isfinite(off), off, np.inf)
+    columns = [int(j) for j in xp.flatnonzero(off > limit)]
+    columns.sort(key=lambda j: -float(off[j]))
+    return [WrongElement(row, j, float(c[row, j]), float(expected[j])) for j in columns]
+
+
+def _grouped(xp: Any, signs: Any) -> Any:
+    """Return X (p, groups): the signs of each group of neighbouring columns in its own column."""
+    columns = np.arange(len(signs))
+    x = np.zeros((len(signs), min(GROUPS, len(signs))))
+    x[columns, columns * x.shape[1] // len(signs)] = signs
+    return xp.asarray(x)
+
+
+def _summed(xp: Any, b: Any, x: Any) -> tuple[Any, Any]:
+    """Return B X and the squared 2-norms of B's rows by group, both (n, groups) in float64."""
+    products, norms = [], []
+    for top in range(0, len(b), BLOCK_ROWS):
+        part = b[top : top + BLOCK_ROWS].astype(xp.float64)
+        products.append(part @ x)
+        part *= part
+        norms.append(part @ xp.abs(x))
+    return xp.concatenate(products), xp.concatenate(norms)
+
+
+def _limit(xp: Any, a: Any, norms: Any, name: str) -> Any:
+    """Return the bound of each row of `a` (float64) and each group."""
+    scale = SIGMAS * float(np.sqrt(a.shape[1])) * precision(name).unit
+    return scale * xp.sqrt((a * a) @ norms)
+
+
+def _bits(xp: Any, count: int, key: int) -> Any:
+    """Return `count` words of splitmix64, from the state that `key` gives."""
+    z = xp.arange(count, dtype=xp.uint64)
+    z += xp.uint64((GOLDEN * ((key & ALL) + 1)) & ALL)
+    for shift, factor in ((30, MIX_1), (27, MIX_2)):
+        z ^= z >> xp.uint64(shift)
+        z *= xp.uint64(factor)
+    z ^= z >> xp.uint64(31)
+    return z
+
+
+def _floats(xp: Any, bits: Any, exponents: Any, significand: int) -> Any:
+    """Return fp32 numbers +-1.f * 2**(exponent - dip) from 32 random bits each."""
+    sign = bits & xp.uint32(1 << 31)
+    dip = (bits >> xp.uint32(23)) & xp.uint32((1 << DIPS) - 1)
+    kept = ((1 << (significand - 1)) - 1) << (24 - significand)
+    biased = (exponents + 127).astype(xp.uint32) - dip
+    return (sign | biased << xp.uint32(23) | bits & xp.uint32(kept)).view(xp.float32)
