@@ -1,0 +1,147 @@
+"""The rack as it stands: which trays, GPUs and switches to draw, in which order, with what verdict.
+
+In: a record and its judgement. Out: racks of rows, top row first. Rack units count from the bottom,
+so tray 00 is the lowest; in a rack of 18 compute trays the NVSwitch trays sit between the 8th and
+the 9th, two ASICs in each. A rack of one tray is a node, with its switches beneath its GPUs.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rackproof.diagnostics.evidence import Head, sort_of
+from rackproof.diagnostics.judge import Judgement
+from rackproof.diagnostics.verdict import Verdict, roll_up
+from rackproof.harness.errors import SpecError
+from rackproof.harness.spec import load, shipped
+from rackproof.reports.words import failing
+
+BELOW = 8 / 18  # share of the compute trays under the switch trays: the usual NVL72 layout
+ASICS_PER_TRAY = 2
+MANY_ROWS = 40  # from here on the rows are laid out in several columns
+MARKS: Mapping[str, str] = {"PASS": "✓", "FAIL": "✕", "UNKNOWN": "?", "SKIP": "–", "": "·"}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One GPU, host or switch. `verdict` is empty where it was not judged by itself."""
+
+    subject: str
+    label: str
+    verdict: str
+    role: str = ""
+
+    @property
+    def mark(self) -> str:
+        """The sign that says the verdict without colour."""
+        return MARKS[self.verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One tray: compute (GPUs and a host) or switch (ASICs)."""
+
+    name: str
+    kind: str
+    parts: tuple[Part, ...]
+    host: Part | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """One rack, its rows from the top down."""
+
+    name: str
+    rows: tuple[Row, ...]
+    node: bool
+
+    @property
+    def many(self) -> bool:
+        """Whether the rows are too many for one column."""
+        return len(self.rows) > MANY_ROWS
+
+
+class Verdicts:
+    """The verdict and the role in a diagnosis of every subject."""
+
+    def __init__(self, judgement: Judgement) -> None:
+        """Roll up the checks of what is no GPU; a switch that is a root is FAIL without checks."""
+        own: dict[str, list[Verdict]] = defaultdict(list)
+        for check in judgement.checks:
+            if check.waiver is None and sort_of(check.subject) not in ("gpu", "link"):
+                own[check.subject].append(check.verdict)
+        self.found = {subject: str(roll_up(v)) for subject, v in own.items()}
+        self.found |= {subject: str(v) for subject, v in judgement.subjects.items()}
+        self.roles: dict[str, str] = {}
+        bad = {c.subject for c in failing(judgement)}
+        for diagnosis in judgement.diagnoses:
+            if self.roles.get(diagnosis.subject) != "root":
+                self.roles[diagnosis.subject] = diagnosis.role
+            if diagnosis.role == "root" and diagnosis.subject not in bad:
+                self.found.setdefault(diagnosis.subject, "FAIL")
+
+    def part(self, subject: str, label: str) -> Part:
+        """Return the part as it is drawn."""
+        return Part(subject, label, self.found.get(subject, ""), self.roles.get(subject, ""))
+
+
+def switches(head: Head, verdicts: Verdicts) -> list[str]:
+    """Return the switches to draw: those of the shipped rack, and any that were spoken of."""
+    known: Sequence[str] = ()
+    if head.rack in {name for name, _ in shipped()}:
+        try:
+            spec = load(head.rack)
+        except SpecError:
+            spec = None
+        if spec is not None and {gpu.subject for gpu in spec.gpus} >= set(head.gpus):
+            known = spec.switches
+    seen = {s for s in (*verdicts.found, *verdicts.roles) if sort_of(s) == "switch" and "/" in s}
+    return sorted({*known, *seen})
+
+
+def _trays(head: Head) -> dict[str, dict[str, list[str]]]:
+    """Return GPUs by rack and tray; what is not written in a rack's way stands in one row."""
+    racks: dict[str, dict[str, list[str]]] = {}
+    for gpu in head.gpus:
+        tray, _, _ = gpu.rpartition("/")
+        rack, _, _ = tray.partition("/")
+        racks.setdefault(rack or "machine", {}).setdefault(tray, []).append(gpu)
+    return racks
+
+
+def _switch_rows(names: Sequence[str], verdicts: Verdicts, size: int) -> list[Row]:
+    parts = [verdicts.part(name, name.rpartition("/switch")[2]) for name in names]
+    chunks = [tuple(parts[at : at + size]) for at in range(0, len(parts), size)]
+    return [
+        Row(f"sw {number}" if len(chunks) > 1 else "switches", "switch", chunk)
+        for number, chunk in enumerate(chunks)
+    ]
+
+
+def _compute_row(tray: str, gpus: Iterable[str], verdicts: Verdicts, head: Head) -> Row:
+    name = tray.rpartition("/")[2] or "machine"
+    host = f"{tray}/host"
+    return Row(
+        name.replace("tray", "tray "),
+        "compute",
+        tuple(verdicts.part(gpu, gpu.rpartition("/")[2].replace("gpu", "")) for gpu in gpus),
+        verdicts.part(host, "host") if host in head.hosts else None,
+    )
+
+
+def drawings(head: Head, judgement: Judgement) -> list[Drawing]:
+    """Return the racks to draw."""
+    verdicts = Verdicts(judgement)
+    all_switches = switches(head, verdicts)
+    found = []
+    for rack, trays in _trays(head).items():
+        own = [s for s in all_switches if s.startswith(f"{rack}/")]
+        compute = [_compute_row(tray, gpus, verdicts, head) for tray, gpus in trays.items()]
+        if len(trays) == 1:
+            rows = [*compute, *_switch_rows(own, verdicts, max(len(own), 1))]
+        else:
+            below = round(len(compute) * BELOW)
+            between = _switch_rows(own, verdicts, ASICS_PER_TRAY)
+            rows = [*compute[:below], *between, *compute[below:]][::-1]
+        found.append(Drawing(rack, tuple(rows), node=len(trays) == 1))
+    return found

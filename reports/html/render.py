@@ -1,0 +1,147 @@
+"""render(record, judgement) -> str: the one-file report that an engineer reads, signs and keeps.
+
+Nothing is fetched: style, script and evidence lie in the page, and its Content-Security-Policy lets
+only these two run, by their hash. All text passes `visible` and is then escaped.
+"""
+
+import base64
+import functools
+import hashlib
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from rackproof.diagnostics.evidence import Record
+from rackproof.diagnostics.judge import Judgement
+from rackproof.diagnostics.verdict import Verdict
+from rackproof.reports.html import facts
+from rackproof.reports.html.drawing import MARKS, drawings
+from rackproof.reports.html.evidence import Evidence, embedded
+from rackproof.reports.read import record_files
+from rackproof.reports.words import failing, headline, unknown, visible, waived
+
+# What reports.read.fingerprint computes, for a shell; the controller's file first, then by name.
+CHECK_COMMAND = (
+    "for f in record.jsonl $(ls record.*.jsonl 2>/dev/null | LC_ALL=C sort); do "
+    '[ -f "$f" ] && printf \'%s\\0\' "$f" && cat "$f"; done | sha256sum'
+)
+MOST_PROBLEMS = 50
+
+
+def span(run: Path) -> tuple[str, str] | None:
+    """Return when a run's first and last record lines were written (ISO, UTC), if it can be read."""
+    stamps = [text for path in record_files(run) for text in _ends(path)]
+    return (min(stamps), max(stamps)) if stamps else None
+
+
+def _ends(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            first = file.readline(1 << 20)
+            file.seek(max(path.stat().st_size - (1 << 16), 0))
+            lines = file.read(1 << 16).splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in (first, *lines[-2:]):
+        try:
+            at = json.loads(line)["at"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+        if isinstance(at, str):
+            found.append(visible(at, 40))
+    return found
+
+
+def _finalize(value: object) -> object:
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@functools.cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("rackproof.reports.html", ""),
+        autoescape=True,
+        finalize=_finalize,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _asset(name: str) -> str:
+    return resources.files("rackproof.reports.html").joinpath(name).read_text("utf-8").strip()
+
+
+def _hash(text: str) -> Markup:
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return Markup("sha256-{}").format(digest)
+
+
+def render(
+    record: Record,
+    judgement: Judgement,
+    *,
+    fingerprint: str,
+    name: str,
+    span: tuple[str, str] | None = None,
+) -> str:
+    """Return the whole page. `fingerprint` is the record's sha256, `name` that of the run.
+
+    `span` holds when the run began and ended, as `span(run)` gives it. Raises SpecError when the
+    record's limits make no sense.
+    """
+    evidence = Evidence(record, judgement)
+    style, script = _asset("style.css"), _asset("page.js")
+    return _environment().get_template("page.html.j2").render(
+        **_context(record, judgement),
+        ran=facts.ran(record, judgement, span),
+        known=evidence.parts,
+        evidence=Markup(embedded(evidence.tables())),  # noqa: S704 - holds no < > or &
+        style=Markup(style),  # noqa: S704 - our own file
+        script=Markup(script),  # noqa: S704 - our own file
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        fingerprint=fingerprint,
+        name=name,
+        check_command=CHECK_COMMAND,
+    )
+
+
+def _context(record: Record, judgement: Judgement) -> dict[str, Any]:
+    failed, held, gaps = failing(judgement), waived(judgement), unknown(judgement)
+    skipped = [c for c in judgement.checks if c.verdict is Verdict.SKIP]
+    stated, golden = facts.limits(record, judgement)
+    source = record.head.source
+    return {
+        "head": record.head,
+        "plane": source if source in ("emulated", "real") else "unsaid",
+        "verdict": str(judgement.verdict),
+        "headline": headline(judgement),
+        "marks": MARKS,
+        "problems": judgement.problems[:MOST_PROBLEMS],
+        "more_problems": max(len(judgement.problems) - MOST_PROBLEMS, 0),
+        "cases": facts.cases(judgement.diagnoses),
+        "racks": drawings(record.head, judgement),
+        "failed": facts.findings(failed),
+        "held": facts.findings(held),
+        "unknown": facts.gaps(gaps),
+        "skipped": facts.gaps(skipped),
+        "counts": {
+            "failed": len(failed),
+            "held": len(held),
+            "unknown": len(gaps),
+            "skipped": len(skipped),
+        },
+        "planned": judgement.planned,
+        "judged": judgement.judged,
+        "coverage": facts.coverage(record, judgement),
+        "limits": stated,
+        "golden": golden,
+        "waivers": facts.waivers(record, judgement),
+        "gpus": facts.gpus(record, judgement),
+    }
