@@ -131,9 +131,9 @@ def freivalds(xp: Any, given: Operands, c: Any, key: int) -> Residual:
         got = xp.where(finite, got, 0).astype(xp.float64)
         off = xp.abs(got @ x - part @ bx)
         limit = _limit(xp, part, norms, given.precision)
-        # Zeros have the bound 0, and 0 is right there.
-        ratio = xp.where(off == 0, 0.0, off / xp.maximum(limit, np.finfo(np.float64).tiny))
-        ratio = ratio.max(axis=1)
+        # Zeros have the bound 0, and only 0 is right there.
+        ratio = off / xp.where(limit > 0, limit, 1.0)
+        ratio = xp.where((limit == 0) & (off > 0), np.inf, ratio).max(axis=1)
         wrong += int((ratio > 1).sum())
         at = int(xp.argmax(ratio))
         if float(ratio[at]) > worst:
