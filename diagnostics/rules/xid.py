@@ -25,7 +25,8 @@ SEVERITY = ("none", "watch", "retest", "restart-app", "update-software", "check-
             "check-power", "check-cabling", "reset-gpu", "reboot-node", "field-diag",
             "swap-to-spare", "move-to-spare-rack", "rma")  # fmt: skip
 # The less, the more of a root: a terminal sign, a GPU off the bus, memory, links, firmware.
-_KINDS = ("terminal", "hardware", "driver", "watch", "app", "sympathetic", "directive", "ignore")
+KINDS = ("terminal", "hardware", "driver", "watch", "app", "sympathetic", "directive", "counted",
+         "ignore")  # fmt: skip
 _FAMILIES = ("bus", "memory", "power", "init", "c2c", "link")
 _SRAM = re.compile(r"\b(SRAM|L1|L2|LTC|register file|GPC|TPC)\b(?!\s*0x)", re.IGNORECASE)
 _DRAM = re.compile(r"framebuffer|\bDRAM\b|\bHBM\b|\bFBHUB\b|\bFB\b", re.IGNORECASE)
@@ -44,7 +45,7 @@ def rank(code: int) -> tuple[int, int, int]:
     """
     rule = rule_of(code)
     family = _FAMILIES.index(rule.family) if rule.family in _FAMILIES else len(_FAMILIES)
-    return _KINDS.index(rule.kind), family, 0 if code == 149 else 1  # noqa: PLR2004
+    return KINDS.index(rule.kind), family, 0 if code == 149 else 1  # noqa: PLR2004
 
 
 def cause_of(codes: Iterable[str]) -> Rule:

@@ -1,0 +1,58 @@
+"""The evidence of a case in a person's words: which code, how often, when or where in the file."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rackproof.diagnostics.cases import Case
+from rackproof.diagnostics.episodes import Said
+
+MOST = 12
+
+
+def _when(at: float | None, clock: str) -> str:
+    if at is None:
+        return ""
+    if clock == "epoch":
+        try:
+            stamp = datetime.fromtimestamp(at, UTC)
+        except (ValueError, OverflowError, OSError):
+            return f"at {at:.3f} s"
+        return f"at {stamp:%Y-%m-%dT%H:%M:%S}.{stamp.microsecond // 1000:03d}Z"
+    if clock == "calendar":
+        day, rest = divmod(at % (366 * 86400), 86400)
+        stamp = datetime.fromtimestamp(day * 86400 + 694224000, UTC)  # 1992, a leap year
+        hour, second = divmod(int(rest), 3600)
+        return f"on {stamp:%m-%d} at {hour:02d}:{second // 60:02d}:{second % 60:02d}"
+    word = {"boot": "after boot", "relative": "after the first line"}.get(clock, "")
+    return f"{at:.3f} s {word}".rstrip()
+
+
+def _line(group: Sequence[Said]) -> str:
+    first = min(group, key=Said.order)
+    last = max(group, key=lambda s: (s.last or 0.0, s.line))
+    count = sum(said.count for said in group)
+    often = "once" if count == 1 else f"{count} times"
+    words = [f"{first.event.code} {often}"]
+    if when := _when(first.event.at, first.event.clock):
+        words.append(when)
+        if last.last != first.event.at and (until := _when(last.last, last.event.clock)):
+            words.append(f"to {until.removeprefix('at ').removeprefix('on ')}")
+    if first.line:
+        words.append(f"({first.file} line {first.line})")
+    return f"{' '.join(words)}: {first.event.text}"
+
+
+def because(case: Case) -> tuple[str, ...]:
+    """Return a line for each code at each place of a case, root first, MOST at most."""
+    lines = []
+    for episodes in (case.root, case.tied):
+        groups: dict[tuple[str, str, str], list[Said]] = {}
+        for episode in episodes:
+            for said in episode.said:
+                groups.setdefault((said.machine, said.subject, said.event.code), []).append(said)
+        for (machine, subject, _), group in groups.items():
+            mine = (machine, subject) == (case.machine, case.subject)
+            lines.append(_line(group) if mine else f"{subject}: {_line(group)}")
+    if len(lines) > MOST:
+        lines = [*lines[:MOST], f"and {len(lines) - MOST} more"]
+    return tuple(lines)

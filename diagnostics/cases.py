@@ -1,0 +1,220 @@
+"""From episodes to cases: which episode is the root, and which only follow from it.
+
+A case is one root with the episodes within thirty seconds that a rule ties to it. What no rule ties
+to anything is a case of its own, also on the same GPU. The rules, in the order of their weight:
+
+- on one GPU, sympathetic, application and driver signs follow a hardware fault; everything follows
+  a GPU that fell off the bus;
+- Xid 145, 137 and 108 of other GPUs follow the one whose link failed (149, 144, 146 to 150, 74);
+- Xid 74 follows a fatal SXid; the same SXid on several switches follows the one GPU that fell, else
+  the fabric; AER errors of a port follow the GPU behind it;
+- the same fault on several GPUs at once has its root outside of them: host or fabric.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from rackproof.diagnostics.episodes import CASE, Episode, before, near, places
+from rackproof.diagnostics.rules.tables import Rule
+from rackproof.diagnostics.rules.xid import KINDS, rank
+
+MINUTE = 60.0
+HARD = frozenset(("terminal", "hardware"))
+LINKS = frozenset(("link", "c2c"))
+_LATER = frozenset(("engine", "init", "retirement", "gsp", "smi-unknown"))
+_PCIE = frozenset(("pcie", "pcie-corrected"))
+_CORES = frozenset(("xid.13", "xid.31", "xid.43"))
+
+
+@dataclass(slots=True)
+class Case:
+    """One root. `rule` says what it is; `root` holds its episodes, `tied` those that follow.
+
+    `outside` is ``host`` or ``fabric`` where the root lies outside of the places that told of it.
+    """
+
+    machine: str
+    subject: str
+    rule: Rule
+    root: list[Episode] = field(default_factory=list)
+    tied: list[Episode] = field(default_factory=list)
+    outside: str = ""
+
+    def victims(self) -> set[tuple[str, str]]:
+        """Return the (machine, subject) pairs that suffered from it."""
+        return places(self.tied) - {(self.machine, self.subject)}
+
+
+def _code(episode: Episode) -> int:
+    digits = episode.lead.event.code.rpartition(".")[2]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def weight(episode: Episode) -> tuple[object, ...]:
+    """Sort key: the smallest is the most of a root, and of equals the earliest."""
+    lead = episode.lead
+    if lead.event.code.startswith("xid."):
+        ranked = rank(_code(episode))
+        family, link = ranked[1], ranked[2]
+    else:
+        bus = lead.event.code == "nvrm.fallen"
+        family, link = (0 if bus else 9), 1
+    kind = KINDS.index(episode.kind)
+    return (max(kind, 1), family, link, kind, *episode.order())
+
+
+def _same_gpu(root: Episode, other: Episode) -> bool:
+    """On one GPU: what follows a hardware fault, whoever wrote it first."""
+    if (root.machine, root.subject) != (other.machine, other.subject) or root.kind not in HARD:
+        return False
+    if other.kind not in HARD:
+        return True
+    if root.family == "bus":
+        return other.family in LINKS | _PCIE or before(root, other)
+    return other.family in _LATER and before(root, other)
+
+
+def _peer_link(root: Episode, other: Episode) -> bool:
+    """On other GPUs of the NVLink domain: what follows a link's failure."""
+    return (
+        root.family == "link" and root.kind in HARD
+        and other.family == "link" and other.kind == "sympathetic"
+        and (root.machine, root.subject) != (other.machine, other.subject)
+    )  # fmt: skip
+
+
+def _switch(root: Episode, other: Episode) -> bool:
+    """A fatal SXid, and the GPU that sees it as Xid 74; also its milder companions."""
+    if root.machine != other.machine or root.family != "switch" or root.kind not in HARD:
+        return False
+    if other.family == "switch":
+        return root.subject == other.subject and other.kind not in HARD
+    return other.family == "link" and other.codes <= {"xid.74", "xid.137", "xid.108"}
+
+
+def _port(root: Episode, other: Episode) -> bool:
+    """AER names the port above; the GPU behind it is the one that is gone or not recovered."""
+    if root.machine != other.machine or other.family not in _PCIE:
+        return False
+    if root.family == "bus":
+        return True
+    gpu = "aer.unrecovered" in root.codes and "aer.unrecovered" not in other.codes
+    worse = root.kind in HARD and other.kind not in HARD and root.family == "pcie"
+    return gpu or (worse and root.subject == other.subject)
+
+
+_TIES: tuple[Callable[[Episode, Episode], bool], ...] = (_same_gpu, _peer_link, _switch, _port)
+
+
+def _parent(episode: Episode, others: Sequence[Episode]) -> Episode | None:
+    """Return the weightiest episode nearby that a rule makes the root of this one."""
+    fits = [
+        other for other in others
+        if other is not episode and near(other, episode)
+        and any(tie(other, episode) for tie in _TIES)
+    ]  # fmt: skip
+    return min(fits, key=weight, default=None)
+
+
+def _tops(found: Sequence[Episode]) -> dict[int, Episode]:
+    """Return for each episode, by its position, the root that it leads to; itself where none."""
+    parents = {i: _parent(episode, found) for i, episode in enumerate(found)}
+    where = {id(episode): i for i, episode in enumerate(found)}
+    tops = {}
+    for start in range(len(found)):
+        at, seen = start, {start}
+        while (up := parents[at]) is not None and where[id(up)] not in seen:
+            at = where[id(up)]
+            seen.add(at)
+        tops[start] = found[at]
+    return tops
+
+
+def _gather(found: Sequence[Episode]) -> list[Case]:
+    cases: dict[int, Case] = {}
+    for i, top in _tops(found).items():
+        if id(top) not in cases:
+            cases[id(top)] = Case(top.machine, top.subject, top.lead.rule, [top])
+        if found[i] is not top:
+            cases[id(top)].tied.append(found[i])
+    return list(cases.values())
+
+
+def _outside(case: Case) -> tuple[str, str]:
+    """Return (sort of common cause, component) that `case` would have if others share it."""
+    episode = case.root[0]
+    if episode.family == "switch" and episode.kind in HARD:
+        return "fabric", "fabric"
+    if episode.family == "link" and episode.kind == "sympathetic":
+        return "fabric", "fabric"
+    if episode.family == "bus":
+        return "host", "pcie"
+    if episode.family == "gsp":
+        return "host", "driver"
+    if episode.codes <= _CORES:
+        return "host", "app"
+    return "", ""
+
+
+def _alike(cases: Iterable[Case]) -> list[list[Case]]:
+    """Group cases of one sort that began within the same window, on different places."""
+    groups: dict[tuple[str, str, str, str], list[Case]] = defaultdict(list)
+    for case in cases:
+        where, component = _outside(case)
+        machine = "" if where == "fabric" and case.root[0].family == "link" else case.machine
+        clock = str(case.root[0].clock)
+        groups[machine, where, f"{component} {case.root[0].family == 'switch'}", clock].append(case)
+    found = []
+    for (_, where, _, _), members in sorted(groups.items()):
+        if not where:
+            continue
+        members.sort(key=lambda case: case.root[0].order())
+        run: list[Case] = []
+        for case in members:
+            seconds = MINUTE if case.rule.component == "app" else CASE
+            if run and not near(run[-1].root[0], case.root[0], seconds):
+                found.append(run)
+                run = []
+            run.append(case)
+        found.append(run)
+    return [run for run in found if len(places([c.root[0] for c in run])) > 1]
+
+
+def _fallen_nearby(run: Sequence[Case], cases: Sequence[Case]) -> Case | None:
+    """Return the one GPU whose failure several switches tell of, where there is exactly one."""
+    fits = [
+        case for case in cases
+        if case.machine == run[0].machine and case.root[0].family in {"bus", "link"}
+        and case.rule.kind in HARD and case.root[0].first is not None
+        and any(near(case.root[0], other.root[0]) for other in run)
+    ]  # fmt: skip
+    return fits[0] if len(places([c.root[0] for c in fits])) == 1 else None
+
+
+def _action(where: str, run: Sequence[Case]) -> str:
+    if where == "host" and run[0].root[0].family == "bus":
+        return "check-power"
+    return run[0].rule.action
+
+
+def _merge(cases: list[Case]) -> list[Case]:
+    """Put the root outside where several places tell of the same thing at once."""
+    for run in _alike(cases):
+        episodes = [e for case in run for e in (*case.root, *case.tied)]
+        only = _fallen_nearby(run, cases) if run[0].root[0].family == "switch" else None
+        cases = [case for case in cases if not any(case is member for member in run)]
+        if only is not None:
+            only.tied += episodes
+            continue
+        where, component = _outside(run[0])
+        rule = replace(run[0].rule, component=component, action=_action(where, run))
+        machine = "" if where == "fabric" else run[0].machine
+        subject = "fabric" if where == "fabric" else "host"
+        cases.append(Case(machine, subject, rule, [], episodes, where))
+    return cases
+
+
+def cases(found: Sequence[Episode]) -> list[Case]:
+    """Return the cases of all episodes, in order of time; what is only sympathetic may lead none."""
+    return sorted(_merge(_gather(found)), key=lambda c: (c.root or c.tied)[0].order())

@@ -1,0 +1,145 @@
+"""From events to episodes: incidents are counted, never lines.
+
+Events with their meaning come in; an Episode is (machine, subject, family of codes) with gaps of
+five seconds merged. Two episodes are near when a fault of one could have caused the other: within
+thirty seconds on clocks that can be compared. Without times, all of one file is near.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rackproof.diagnostics.rules.tables import Rule
+from rackproof.diagnostics.rules.xid import KINDS
+from rackproof.harness.model import Event
+
+GAP = 5.0
+CASE = 30.0
+Clock = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One event with its meaning. `machine` "" is the only one; `file` the input's name."""
+
+    event: Event
+    rule: Rule
+    machine: str
+    subject: str
+    file: str = ""
+
+    @property
+    def count(self) -> int:
+        """How often it was said."""
+        count = self.event.detail.get("count", 1)
+        return count if isinstance(count, int) else 1
+
+    @property
+    def last(self) -> float | None:
+        """When it was said last."""
+        last = self.event.detail.get("last", self.event.at)
+        return last if isinstance(last, float | int) else None
+
+    @property
+    def line(self) -> int:
+        """The line where it was said first, 0 where unknown."""
+        line = self.event.detail.get("line", 0)
+        return line if isinstance(line, int) else 0
+
+    @property
+    def clock(self) -> Clock:
+        """What its time may be compared with: equal clocks only."""
+        name = self.event.clock
+        if name in ("epoch", "calendar"):
+            return (name,)
+        if name == "boot":
+            boot = self.event.detail.get("boot", 0)
+            return (name, self.machine, boot if isinstance(boot, int) else 0)
+        return (name, self.file)
+
+    def order(self) -> tuple[float, str, int, str]:
+        """Sort key: time, then file and line."""
+        at = self.event.at
+        return (at if at is not None else 0.0, self.file, self.line, self.event.code)
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """What one place said of one family of causes in one go, in order of time."""
+
+    machine: str
+    subject: str
+    family: str
+    clock: Clock
+    said: tuple[Said, ...]
+
+    @property
+    def first(self) -> float | None:
+        """When it began, on its clock."""
+        return self.said[0].event.at
+
+    @property
+    def last(self) -> float | None:
+        """When it ended, on its clock."""
+        return max((s.last for s in self.said if s.last is not None), default=None)
+
+    @property
+    def lead(self) -> Said:
+        """The most root-like of what was said; of equals, the earliest."""
+        return min(self.said, key=lambda s: (KINDS.index(s.rule.kind), s.order()))
+
+    @property
+    def kind(self) -> str:
+        """The kind of its lead."""
+        return self.lead.rule.kind
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """The codes in it."""
+        return frozenset(s.event.code for s in self.said)
+
+    def order(self) -> tuple[Clock, float, str, int, str, str, str]:
+        """Sort key that does not depend on the order of the inputs."""
+        at, file, line, code = self.said[0].order()
+        return (tuple(map(str, self.clock)), at, file, line, code, self.machine, self.subject)
+
+
+def episodes(said: Iterable[Said]) -> list[Episode]:
+    """Return the episodes, in order of clock and time."""
+    groups: dict[tuple[str, str, str, Clock], list[Said]] = defaultdict(list)
+    for one in said:
+        groups[one.machine, one.subject, one.rule.family, one.clock].append(one)
+    found = []
+    for (machine, subject, family, clock), members in groups.items():
+        members.sort(key=Said.order)
+        run: list[Said] = []
+        end: float | None = None
+        for one in members:
+            at = one.event.at
+            if run and at is not None and end is not None and at - end > GAP:
+                found.append(Episode(machine, subject, family, clock, tuple(run)))
+                run, end = [], None
+            run.append(one)
+            if one.last is not None:
+                end = one.last if end is None else max(end, one.last)
+        found.append(Episode(machine, subject, family, clock, tuple(run)))
+    return sorted(found, key=Episode.order)
+
+
+def near(a: Episode, b: Episode, seconds: float = CASE) -> bool:
+    """Whether two episodes lie within `seconds` of each other; without times, in one file."""
+    if a.clock != b.clock:
+        return False
+    if a.first is None or a.last is None or b.first is None or b.last is None:
+        return True
+    return a.first <= b.last + seconds and b.first <= a.last + seconds
+
+
+def before(a: Episode, b: Episode) -> bool:
+    """Whether `a` began no later than `b`."""
+    return a.said[0].order()[:3] <= b.said[0].order()[:3]
+
+
+def places(found: Sequence[Episode]) -> set[tuple[str, str]]:
+    """Return the (machine, subject) pairs of episodes."""
+    return {(e.machine, e.subject) for e in found}

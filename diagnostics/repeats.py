@@ -1,0 +1,84 @@
+"""Faults that come again: the application's own, or the chip's; once, now and then, or for good.
+
+Xid 13 and 31 are the application's, unless they come again at one place: 13 at the same GPC and
+TPC, 31 and copy engine errors on one GPU, from different processes, within 24 hours, and no other
+GPU shares them within a minute.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rackproof.diagnostics.cases import Case
+from rackproof.diagnostics.episodes import Episode, near
+
+DAY, HOUR, MINUTE = 86400.0, 3600.0, 60.0
+OFTEN = 3
+_LOCAL = frozenset(("sm", "mmu", "copy"))
+
+
+def _places(episode: Episode) -> set[object]:
+    """Return the places inside the GPU that an episode names; the GPU itself for 31 and copies."""
+    if episode.family == "sm":
+        return {s.event.detail["place"] for s in episode.said if "place" in s.event.detail}
+    return {episode.subject}
+
+
+def _processes(episode: Episode) -> set[object]:
+    return {s.event.detail["pid"] for s in episode.said if "pid" in s.event.detail}
+
+
+def _again(one: Episode, other: Episode) -> bool:
+    """Whether `other` is a second incident of `one`, at its place, of another process."""
+    if one.clock != other.clock or one.family != other.family:
+        return False
+    if one.first is None or other.first is None or not 0 < other.first - one.first <= DAY:
+        return False
+    pids, others = _processes(one), _processes(other)
+    return bool(_places(one) & _places(other)) and not (pids & others) and bool(pids and others)
+
+
+def own_fault(found: Sequence[Case]) -> list[Case]:
+    """Return the cases, with those application faults turned that come again at one place."""
+    result = list(found)
+    suspects = [
+        c for c in found
+        if c.rule.component == "app" and c.root and c.root[0].family in _LOCAL and not c.outside
+    ]  # fmt: skip
+    crowd = [e for c in found if c.rule.component == "app" for e in (*c.root, *c.tied)]
+    for case in suspects:
+        shared = any(
+            near(case.root[0], e, MINUTE) and e.subject != case.subject for e in crowd
+        )
+        again = [
+            o for o in suspects
+            if (o.machine, o.subject) == (case.machine, case.subject)
+            and (_again(case.root[0], o.root[0]) or _again(o.root[0], case.root[0]))
+        ]  # fmt: skip
+        if again and not shared:
+            core = case.root[0].family == "sm"
+            case.rule = replace(
+                case.rule,
+                component="sm" if core else "unknown",
+                action="field-diag" if core else "retest",
+                kind="watch",
+            )
+    return result
+
+
+def _boots(case: Case) -> set[object]:
+    return {s.event.detail.get("boot", 0) for e in case.root for s in e.said
+            if s.event.clock == "boot"}  # fmt: skip
+
+
+def persistence(case: Case) -> str:
+    """Name how lasting a case is, by what the files show of it."""
+    kinds = {s.rule.kind for e in (*case.root, *case.tied) for s in e.said}
+    if case.rule.kind == "terminal" or ("terminal" in kinds and not case.outside):
+        return "persistent"
+    if case.rule.component == "app":
+        return "transient"
+    if len(_boots(case)) > 1:
+        return "persistent"
+    times = sorted(e.first for e in case.root if e.first is not None)
+    apart = 1 + sum(b - a > HOUR for a, b in zip(times, times[1:], strict=False))
+    return "intermittent" if apart >= OFTEN else "undetermined"

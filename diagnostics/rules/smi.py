@@ -1,0 +1,124 @@
+"""Readings of nvidia-smi: which of them are signs, by smi.toml; and PCIe links by their peers.
+
+Measurements and events of one machine come in; signs go out in the shape of events with rules, so
+that they go through the same episodes and cases as a kernel log's.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rackproof.diagnostics.rules.tables import Rule, toml
+from rackproof.harness.model import Event, Measurement, Value
+
+_ACTIONS = {"reset": "reset-gpu", "drain-and-reset": "reset-gpu", "drain-p2p": "reset-gpu",
+            "reboot": "reboot-node"}  # fmt: skip
+Sign = tuple[Event, Rule]
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """One rule of smi.toml."""
+
+    metric: str
+    component: str
+    action: str
+    kind: str
+    source: str
+    above: float | None = None
+    below: float | None = None
+    not_in: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    shared: str = ""
+
+    def strikes(self, value: Value) -> bool:
+        """Whether `value` is outside."""
+        if isinstance(value, str):
+            return bool(self.not_in) and value.lower() not in self.not_in
+        return (self.above is not None and value > self.above) or (
+            self.below is not None and value < self.below
+        )
+
+
+def _tests() -> list[_Test]:
+    return [
+        _Test(**{**row, "not_in": tuple(row.get("not_in", ())), "unless": tuple(row.get("unless", ()))})
+        for row in toml("smi.toml")["rule"]
+    ]
+
+
+def judged_metrics() -> frozenset[str]:
+    """Return the metrics by which a GPU's health can be judged here."""
+    return frozenset(test.metric for test in _tests())
+
+
+def meaning(event: Event) -> Rule | None:
+    """Return what one of nvidia-smi's events means, or None for a code that is not in the table."""
+    row = toml("smi.toml")["event"].get(event.code)
+    if row is None:
+        return None
+    return Rule(row["component"], row["action"], f"smi-{row['component']}", row["kind"],
+                name=event.code, source=row["source"])  # fmt: skip
+
+
+def shared_by(code: str) -> str:
+    """Return who is the root where every GPU of a machine shows `code`: host, fabric or ""."""
+    row = toml("smi.toml")["event"].get(code)
+    if row is not None:
+        return str(row.get("shared", ""))
+    return next((test.shared for test in _tests() if test.metric == code), "")
+
+
+def _sign(one: Measurement, test: _Test) -> Sign:
+    action, kind = test.action, test.kind
+    if one.metric == "recovery.action":
+        action = _ACTIONS.get(str(one.value), "watch")
+        kind = "directive" if action != "watch" else "watch"
+    family = "directive" if kind == "directive" else f"smi-{test.component}"
+    text = f"{one.metric} {one.value}" + ("" if one.unit in ("flag", "text") else f" {one.unit}")
+    event = Event(one.subject, one.metric, text, clock="none")
+    return event, Rule(test.component, action, family, kind, name=one.metric, source=test.source)
+
+
+def _links(measurements: Sequence[Measurement]) -> Iterable[Sign]:
+    """A narrow link beside full ones of the same card is a fault; a narrow one alone may be built so."""
+    of: dict[tuple[str, str], Value] = {(m.subject, m.metric): m.value for m in measurements}
+    for subject in sorted({m.subject for m in measurements}):
+        for now, most, unit in (("pcie.width", "pcie.width.max", "lanes"),
+                                ("pcie.gen", "pcie.gen.max", "gen")):  # fmt: skip
+            value, limit = of.get((subject, now)), of.get((subject, most))
+            if not isinstance(value, int | float) or not isinstance(limit, int | float):
+                continue
+            if not 0 < value < limit:
+                continue
+            name = of.get((subject, "gpu.name"))
+            peers = [
+                of.get((other, now)) for other, metric in of
+                if metric == "gpu.name" and other != subject and of[other, metric] == name
+            ]
+            full = any(isinstance(p, int | float) and p > value for p in peers)
+            if peers and not full and unit == "lanes":
+                continue
+            kind, action = ("hardware", "check-cabling") if full else ("watch", "watch")
+            event = Event(subject, now, f"{now} {value} of {limit} {unit}", clock="none")
+            source = "NVML: the link could do more"
+            yield event, Rule("pcie", action, "smi-pcie", kind, name=now, source=source)
+
+
+def signs(measurements: Sequence[Measurement], events: Sequence[Event]) -> list[Sign]:
+    """Return the signs among one file's readings and events."""
+    found = [(event, rule) for event in events if (rule := meaning(event)) is not None]
+    told = {e.subject for e in events if e.code.startswith("smi.ecc.")}
+    struck = {
+        (one.subject, one.metric)
+        for one in measurements for test in _tests()
+        if test.metric == one.metric and test.strikes(one.value)
+    }
+    for one in measurements:
+        if one.metric == "ecc.uncorrected.volatile" and one.subject in told:
+            continue  # the events say which memory it was
+        for test in _tests():
+            if test.metric != one.metric or not test.strikes(one.value):
+                continue
+            if not any((one.subject, other) in struck for other in test.unless):
+                found.append(_sign(one, test))
+    return [*found, *_links(measurements)]
