@@ -25,6 +25,11 @@ def owes(precision: str) -> dict[str, tuple[str, ...]]:
     return {"gpu": (*own, *LOADED, "ecc.corrected.delta", "ecc.uncorrected.delta", "xid.count")}
 
 
+def _key(notes: Run, number: int) -> int:
+    """Return the key of one round's data: the seed's, the attempt's and the round's own."""
+    return (notes.settings.seed << 20) + (notes.settings.attempt << 10) + number
+
+
 def burn(precision: str) -> Callable[[Device, Bench, Run], None]:
     """Return the run function of gemm.<precision>."""
 
@@ -36,14 +41,14 @@ def burn(precision: str) -> Callable[[Device, Bench, Run], None]:
         residual, flops, seconds, detectable = 0.0, 0.0, 0.0, 0.0
         rounds = ROUNDS[notes.settings.level]
         for number in range(rounds):
-            key = (notes.settings.seed, notes.settings.attempt, number)
-            a, b = oracle.operands(plane.xp, n, key)
-            product = plane.multiply(a, b, precision, SECONDS[notes.settings.level])
-            outcome = oracle.freivalds(plane.xp, a, b, product.c, key)
+            key = _key(notes, number)
+            given = oracle.operands(plane.xp, n, key, precision)
+            product = plane.multiply(given.a, given.b, precision, SECONDS[notes.settings.level])
+            outcome = oracle.freivalds(plane.xp, given, product.c, key)
             flops, seconds = flops + product.flops, seconds + product.seconds
-            wrong += not outcome.ok or product.repeats_differ > 0
+            wrong += outcome.wrong or product.repeats_differ > 0
             residual = max(residual, outcome.ratio)
-            detectable = max(detectable, outcome.detectable)
+            detectable = max(detectable, oracle.detectable(plane.xp, given, product.c))
         for metric in (*LOADED, *NOTED):
             notes.read(metric, lambda metric=metric: device.telemetry.read(metric))
         window.close()
