@@ -1,0 +1,104 @@
+"""One seam to hardware. `connect` is its door: a RackSpec in, a Bench of devices out.
+
+Only this module, and fixtures/plant.py, know that a rack can be emulated; everything else sees
+devices.
+"""
+
+import contextlib
+import shutil
+import tempfile
+from pathlib import Path
+
+from rackproof.harness import spec as specs
+from rackproof.harness.clock import Clock
+from rackproof.harness.devices import real
+from rackproof.harness.devices.bench import Bench
+from rackproof.harness.devices.nvml import Driver, Identity, NvmlTelemetry
+from rackproof.harness.devices.protocol import Device
+from rackproof.harness.model import Gpu
+from rackproof.harness.spec import RackSpec
+
+__all__ = ["Bench", "Emulated", "connect", "connect_local", "local_spec"]
+
+STATE = "driver.state"
+
+
+def connect(spec: RackSpec, *, seed: int = 0, state_dir: Path | None = None) -> Bench:
+    """Return the bench of a rack: emulated, or this machine's GPUs in the slots of `spec`.
+
+    `state_dir` takes the emulated driver's state file; a folder of our own, deleted at close(),
+    where there is none. Raises NotPresent without a driver (or, emulated, without a compiler), and
+    SpecError for a rack that cannot be emulated.
+    """
+    if not spec.emulated:
+        return Bench(spec, Driver.open(None, None), real.RealBacking())
+    backing = Emulated(spec, seed, state_dir)
+    try:
+        return Bench(spec, Driver.open(backing.library, backing.state), backing)
+    except BaseException:
+        backing.close()
+        raise
+
+
+def connect_local(expect: RackSpec | None = None, *, shared: bool = False) -> Bench:
+    """Return the bench of this machine's real GPUs; `shared` allows other processes on them.
+
+    Raises NotPresent where there is no driver, or no GPU and none expected.
+    """
+    driver = Driver.open(None, None)
+    try:
+        return Bench(real.local_spec(driver, expect), driver, real.RealBacking(shared=shared))
+    except BaseException:
+        driver.close()
+        raise
+
+
+def local_spec(expect: str | None = None) -> RackSpec:
+    """Return the spec of `local`, with what the rack named `expect` has in one tray.
+
+    Raises SpecError for an unknown rack, NotPresent as connect_local.
+    """
+    expected = None if expect is None else specs.load(expect)
+    driver = Driver.open(None, None)
+    try:
+        return real.local_spec(driver, expected)
+    finally:
+        driver.close()
+
+
+class Emulated:
+    """What stands behind an emulated rack's GPUs: the rack itself, and its driver's state file."""
+
+    def __init__(self, spec: RackSpec, seed: int, state_dir: Path | None) -> None:
+        """Build the library where need be, and the rack in `state_dir` or a folder of our own."""
+        # Imported here, so that work on real GPUs never loads the emulator.
+        from rackproof.harness.devices.emulated.driver import matching_library  # noqa: PLC0415
+        from rackproof.harness.devices.emulated.rack import EmulatedRack  # noqa: PLC0415
+
+        self.library = matching_library()
+        self._own = None if state_dir else Path(tempfile.mkdtemp(prefix="rackproof-rack-"))
+        self.state = (state_dir or self._own or Path()) / STATE
+        try:
+            self.rack = EmulatedRack.build(spec, seed, self.state)
+        except BaseException:
+            self._delete()
+            raise
+
+    def clock(self, subject: str) -> Clock:
+        """Return the GPU's virtual clock."""
+        return self.rack.gpus[subject].clock
+
+    def device(self, gpu: Gpu, identity: Identity, telemetry: NvmlTelemetry) -> Device:
+        """Return the device in a slot."""
+        del identity
+        return self.rack.device(gpu.subject, telemetry)
+
+    def close(self) -> None:
+        """Let go of the state file, and of the folder where it is ours."""
+        self.rack.close()
+        self._delete()
+
+    def _delete(self) -> None:
+        if self._own is not None:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(self._own)

@@ -78,6 +78,9 @@ class Die:
         self.energy = 0.0
         self.utilisation = 0.0
         self.throttled = False
+        self.throttled_seconds = 0.0
+        self.braked_seconds = 0.0
+        self.capped = False
         self.speed = 1.0
         self.temperature = self.idle_temperature
         self._past: deque[tuple[float, float]] = deque([(0.0, 0.0)])
@@ -124,6 +127,7 @@ class Die:
         """
         self.utilisation = utilisation
         share, speed = self._ask(utilisation)
+        self.braked_seconds += seconds if self.brake else 0.0
         free = min(seconds, self._until_slowdown(share))
         self._coast(free, share)
         self.throttled = free < seconds
@@ -131,6 +135,7 @@ class Die:
         if not self.throttled:
             return speed
         held, slow = self._held(share), seconds - free
+        self.throttled_seconds += slow
         self._coast(slow, held)
         if self._steady(self._watts(held)) <= self.part.slowdown + 1e-9:
             self.temperature = self.part.slowdown
@@ -138,11 +143,27 @@ class Die:
         return (speed * free + self.speed * slow) / seconds
 
     def settle_seconds(self) -> float:
-        """Return how long the die needs without load to be settled, at most SETTLE_CAP_S."""
+        """Return how long the die must idle to be settled, at most SETTLE_CAP_S.
+
+        After any load at least as long as the averaging power sensor remembers.
+        """
         above = abs(self.temperature - self.idle_temperature)
-        if above <= SETTLED_C:
+        if above == 0.0 and self.utilisation == 0.0:
             return 0.0
-        return min(SETTLE_CAP_S, TAU_HEAT_S * self._cooling * math.log(above / SETTLED_C))
+        tau = TAU_HEAT_S * self._cooling
+        wait = tau * math.log(max(above, SETTLED_C) / SETTLED_C)
+        return min(SETTLE_CAP_S, max(AVERAGE_S, wait))
+
+    def rest(self) -> None:
+        """Take away what is left of heat and power where the die is settled to a degree.
+
+        So the next load begins where every load begins, whatever was run before.
+        """
+        if abs(self.temperature - self.idle_temperature) > SETTLED_C * (1.0 + 1e-9):
+            return
+        self.temperature, self.power = self.idle_temperature, self.part.power_idle
+        before = self.energy - self.power * AVERAGE_S
+        self._past = deque([(self.seconds - AVERAGE_S, before), (self.seconds, self.energy)])
 
     def _watts(self, share: float) -> float:
         return self.part.power_idle + (self.part.power_max - self.part.power_idle) * share
@@ -156,7 +177,8 @@ class Die:
         speed = BRAKE_CLOCK if self.brake else 1.0
         dynamic = self.part.power_max - self.part.power_idle
         allowed = max((self.limit - self.part.power_idle) / dynamic, LOWEST_SHARE)
-        if asked <= allowed:
+        self.capped = asked > allowed
+        if not self.capped:
             return asked, speed
         return allowed, speed * (allowed / asked) ** GAMMA
 

@@ -1,0 +1,105 @@
+"""The data plane of an emulated GPU: memory that may be wrong, products that are computed.
+
+In: the DataPlane seam. Out: what the GPU's memory (hbm.py) and arithmetic (compute.py) really
+give, and the time and heat that the work takes on the GPU's own clock. The rates are what the SKU
+reaches, times this die's speed, its clocks, its faults and the noise of a reading.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from rackproof.harness.devices.emulated import compute
+from rackproof.harness.devices.emulated.gpu import EmulatedGpu
+from rackproof.harness.devices.protocol import Pattern, Product, Verified
+from rackproof.harness.errors import DeviceError, Unsupported
+
+ORDER = 256
+"""Order of the matrices that are really multiplied; the time is that of a large product."""
+COPY_UTILISATION = 0.54
+"""Share of the dynamic power that memory traffic takes: 628 W of 190 to 1000 W, on B200 [s]."""
+
+
+class EmulatedPlane:
+    """Work on one emulated GPU; raises Lost once the GPU has fallen off the bus."""
+
+    def __init__(self, gpu: EmulatedGpu) -> None:
+        self._gpu = gpu
+        self._claimed = 0
+
+    def claim(self) -> int:
+        """Claim all memory that NVML says is free, in pages of 2 MiB; return its size in bytes."""
+        self._gpu.check()
+        self.release()
+        self._claimed = min(self._gpu.free(), self._gpu.hbm.size)
+        self._gpu.row["memory_used"] += self._claimed
+        return self._claimed
+
+    def release(self) -> None:
+        """Give the claimed memory back."""
+        self._gpu.row["memory_used"] -= self._claimed
+        self._claimed = 0
+
+    def write(self, lo: int, hi: int, pattern: Pattern) -> None:
+        """Write `pattern` to [lo, hi)."""
+        self._pass(lo, hi, 1)
+        self._gpu.hbm.write(lo, hi, pattern)
+        self._gpu.collect()
+
+    def verify(self, lo: int, hi: int, pattern: Pattern) -> Verified:
+        """Read [lo, hi) and compare it with `pattern`."""
+        self._pass(lo, hi, 1)
+        verified = self._gpu.hbm.verify(lo, hi, pattern)
+        self._gpu.collect()
+        return verified
+
+    def march(self, lo: int, hi: int, up: bool, expect: Pattern, write: Pattern) -> Verified:  # noqa: FBT001 - the seam's signature
+        """Word by word in address order (`up` or down): read, compare with `expect`, write."""
+        self._pass(lo, hi, 2)
+        verified = self._gpu.hbm.march(lo, hi, up, expect, write)
+        self._gpu.collect()
+        return verified
+
+    @property
+    def xp(self) -> Any:
+        """Return numpy."""
+        return np
+
+    def order(self, precision: str) -> int:
+        """Return 256; Unsupported for a precision that this GPU does not have."""
+        self._rate(precision)
+        return ORDER
+
+    def multiply(self, a: Any, b: Any, precision: str, seconds: float) -> Product:
+        """Multiply once, for real, and let `seconds` of back-to-back products pass.
+
+        Raises Lost where the GPU gets lost on the way; there is no product then.
+        """
+        gpu = self._gpu
+        rate = self._rate(precision) * gpu.noise.factor("multiply")
+        speed = gpu.advance(seconds, 1.0)
+        errs = gpu.errs
+        if errs is None:
+            outcome = compute.multiply(a, b, precision)
+        else:
+            key = gpu.noise.key("product")
+            outcome = compute.multiply(a, b, precision, errs.fault_of_output, key)
+            errs.count(outcome.applied)
+        flops = rate * gpu.slow * speed * seconds
+        return Product(outcome.c, seconds, flops, outcome.repeats_differ)
+
+    def _rate(self, precision: str) -> float:
+        rate = self._gpu.rates.arithmetic.get(precision)
+        if rate is None:
+            msg = f"{self._gpu.gpu.subject}: no products in {precision[:20]!r} here"
+            raise Unsupported(msg)
+        return rate
+
+    def _pass(self, lo: int, hi: int, accesses: int) -> None:
+        """Let the time of one pass over [lo, hi) go by."""
+        if not 0 <= lo <= hi <= self._claimed:
+            self._gpu.check()
+            msg = f"[{lo:#x}, {hi:#x}) is not within the {self._claimed:#x} bytes that are claimed"
+            raise DeviceError(msg) if not self._claimed else ValueError(msg)
+        rate = self._gpu.rates.memory * self._gpu.noise.factor("memory")
+        self._gpu.advance(accesses * (hi - lo) / rate, COPY_UTILISATION)

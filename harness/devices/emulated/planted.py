@@ -1,0 +1,418 @@
+"""The faults that can be planted into an emulated GPU: a class for each kind, a few lines each.
+
+In: a Fault (faults.py) and the GPU that it is on. Out: a changed row, memory, die or product, and
+a count of how often that was felt. Adding a kind is a class here, an entry in KINDS, and
+``available = true`` in faults.toml. When a fault acts is the business of strikes.py.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from rackproof.harness.devices.emulated import cells, draw
+from rackproof.harness.devices.emulated.compute import LANES, OutputFault
+from rackproof.harness.devices.emulated.driver_state import CORRECTED, Flag, sensor_of
+from rackproof.harness.devices.emulated.gpu import EmulatedGpu
+from rackproof.harness.devices.emulated.rows import Constants, fill_links, part_fields
+from rackproof.harness.devices.emulated.strikes import Kind, Plan, Strike
+from rackproof.harness.errors import SpecError
+from rackproof.harness.faults import Fault
+from rackproof.harness.skus import sku
+
+WORD_BITS = 64
+IN_REACH = 0.9
+"""Faulty words lie in the first 90 % of the free memory, the least that a memory burn covers."""
+THROTTLED_SHARE = 0.1
+"""Share of its dynamic power that a GPU with thermal-throttle can get rid of."""
+
+
+class MemoryFault(Strike):
+    """Faults of single words; they fire when a store or a read meets them."""
+
+    def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
+        super().__init__(gpu, fault, plan)
+        self._live: list[cells.Planted] = []
+
+    def cell_faults(self) -> list[cells.Fault]:
+        """Return the cells' faults to plant."""
+        raise NotImplementedError
+
+    def on(self) -> None:
+        """Plant them."""
+        self._live = [self.gpu.hbm.plant(fault) for fault in self.cell_faults()]
+
+    def off(self) -> None:
+        """Take them away; their counts stay."""
+        self._fired = self.fired
+        for planted in self._live:
+            self.gpu.hbm.lift(planted)
+        self._live = []
+
+    @property
+    def fired(self) -> int:
+        """How many stores and reads were changed."""
+        return self._fired + sum(planted.fired for planted in self._live)
+
+    def sites(self, count: int, bits: int) -> list[tuple[int, int]]:
+        """Draw `count` words (their byte addresses) and `bits` wrong bits in each (a mask)."""
+        words = max(count, int(self.gpu.hbm.size * IN_REACH) // 8)
+        chosen: dict[int, int] = {}
+        tried = 0
+        while len(chosen) < count:
+            word = draw.below(words, *self.plan.name("word", tried))
+            chosen.setdefault(8 * word, self._mask(bits, word))
+            tried += 1
+        return list(chosen.items())
+
+    def _mask(self, bits: int, word: int) -> int:
+        order = sorted(range(WORD_BITS), key=lambda b: draw.word(*self.plan.name("bit", word, b)))
+        return sum(1 << bit for bit in order[:bits])
+
+    def _value(self, address: int, mask: int) -> int:
+        """Draw what the bits are stuck at: all at 0, or all at 1.
+
+        Every memory burn writes each word and its inverse, so one of the two is met by all bits
+        of the mask when a burn writes constants, and at least one bit by any pattern.
+        """
+        return mask if draw.below(2, *self.plan.name("value", address)) else 0
+
+
+class StuckBits(MemoryFault):
+    """hbm-stuck-bit."""
+
+    def cell_faults(self) -> list[cells.Fault]:
+        """Return `count` words with `bits` stuck bits each."""
+        count, bits = (int(self.fault.parameters[key]) for key in ("count", "bits"))
+        return [
+            cells.StuckBits(address, mask, self._value(address, mask))
+            for address, mask in self.sites(count, bits)
+        ]
+
+
+class Uncorrectable(MemoryFault):
+    """hbm-uncorrectable: the driver makes XIDs and a pending remap of what the memory reports."""
+
+    def cell_faults(self) -> list[cells.Fault]:
+        """Return one word with `bits` stuck bits."""
+        return [
+            cells.Uncorrectable(address, mask, self._value(address, mask))
+            for address, mask in self.sites(1, int(self.fault.parameters["bits"]))
+        ]
+
+
+class BitFlip(MemoryFault):
+    """hbm-bit-flip: armed when a run begins, it strikes after the next store to its word."""
+
+    def cell_faults(self) -> list[cells.Fault]:
+        """Return one flip of `bits` bits in one word."""
+        bits = int(self.fault.parameters["bits"])
+        return [cells.FlipOnce(address, mask) for address, mask in self.sites(1, bits)]
+
+    def began(self) -> None:
+        """Arm it again where it struck in a run before."""
+        if any(planted.fired for planted in self._live):
+            self.off()
+            self.on()
+
+
+class RowFault(Strike):
+    """Faults that are fields of the driver's row; they fire in each run that begins under them."""
+
+    def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
+        super().__init__(gpu, fault, plan)
+        self._before: dict[str, Any] = {}
+
+    def fields(self) -> Mapping[str, Any]:
+        """Return the fields that the fault changes, with the values that it gives them."""
+        raise NotImplementedError
+
+    def on(self) -> None:
+        """Write them."""
+        row = self.gpu.row
+        for name, value in self.fields().items():
+            old = row[name]
+            self._before[name] = old.copy() if hasattr(old, "copy") else old
+            row[name] = value
+
+    def off(self) -> None:
+        """Write back what was there."""
+        for name, value in self._before.items():
+            self.gpu.row[name] = value
+        self._before.clear()
+
+    def began(self) -> None:
+        """Count the run."""
+        self.count_run()
+
+
+class RowRemapPending(RowFault):
+    """row-remap-pending."""
+
+    def fields(self) -> Mapping[str, Any]:
+        """Return rows that were remapped and wait for a reset."""
+        rows = int(self.gpu.row["remap_uncorrected"]) + int(self.fault.parameters["rows"])
+        return {"remap_pending": 1, "remap_uncorrected": rows}
+
+
+class RowRemapFailure(RowFault):
+    """row-remap-failure: XID 64 once, in the first run under load; the flag stays."""
+
+    def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
+        super().__init__(gpu, fault, plan)
+        self._said = plan.already > 0
+
+    def fields(self) -> Mapping[str, Any]:
+        """Return a failed remap: the bank has no spare row left."""
+        histogram = [int(banks) for banks in self.gpu.row["remap_histogram"]]
+        histogram[0] = max(0, histogram[0] - 1)
+        histogram[-1] += 1
+        return {"remap_failure": 1, "remap_histogram": histogram}
+
+    def worked(self, seconds: float, utilisation: float) -> None:
+        """Say it once, when the GPU first works."""
+        if seconds > 0.0 and utilisation > 0.0 and not self._said:
+            self._said = True
+            self.gpu.xid(64, "row remapper: a row could not be remapped")
+
+
+class EccStorm(Strike):
+    """ecc-storm: corrected errors by the second of the GPU's time, loaded or not."""
+
+    _rest = 0.0
+
+    def worked(self, seconds: float, utilisation: float) -> None:
+        """Count the errors of these seconds."""
+        del utilisation
+        self._rest += float(self.fault.parameters["per_second"]) * seconds
+        errors = math.floor(self._rest)
+        self._rest -= errors
+        self.gpu.count(CORRECTED, errors)
+        self.count(errors)
+
+
+class SmSdc(Strike):
+    """sm-sdc: every product of a struck run has one wrong element, in the GPU's one bad lane.
+
+    With a rate of 1 the lane errs each time, so that repeats agree with one another; below it, it
+    errs now and then, and the first and the last of the repeats differ.
+    """
+
+    def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
+        super().__init__(gpu, fault, plan)
+        self.fault_of_output = OutputFault(
+            relative=float(fault.parameters["relative"]),
+            lane=draw.below(LANES, *plan.name("lane")),
+            steady=float(fault.parameters["rate"]) >= 1.0,
+        )
+
+    def on(self) -> None:
+        """Let the products be wrong."""
+        self.gpu.errs = self
+
+    def off(self) -> None:
+        """Let them be right."""
+        self.gpu.errs = None
+
+
+class SlowGpu(Strike):
+    """slow-gpu: the clock says one thing and the products another."""
+
+    def on(self) -> None:
+        """Slow the products down."""
+        self.gpu.slow = float(self.fault.parameters["factor"])
+
+    def off(self) -> None:
+        """Let them go."""
+        self.gpu.slow = 1.0
+
+    def worked(self, seconds: float, utilisation: float) -> None:
+        """Count the first product of a run."""
+        if seconds > 0.0 and utilisation >= 1.0:
+            self.count_run()
+
+
+class GpuLost(Strike):
+    """gpu-lost: at its time, in the middle of whatever runs, the GPU answers no more: XID 79."""
+
+    def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
+        super().__init__(gpu, fault, plan)
+        self._at = float(fault.parameters["at"]) * plan.horizon_s
+        self._lost = False
+
+    def on(self) -> None:
+        """Lose it at once where it was lost before the run was taken up again."""
+        if self.plan.already:
+            self._lose()
+
+    def off(self) -> None:
+        """Let it come back, as after a reboot."""
+        self._lost = False
+        self.gpu.row["flags"] &= ~Flag.LOST & 0xFFFFFFFF
+
+    def due(self, now: float) -> float:
+        """Return the seconds until it is lost, or comes back."""
+        if not self.active or self._lost:
+            return super().due(now)
+        return min(super().due(now), max(0.0, self._at - now))
+
+    def worked(self, seconds: float, utilisation: float) -> None:
+        """Lose it when its time has come."""
+        del seconds, utilisation
+        if not self._lost and self.gpu.clock.now() >= self._at - 1e-9:
+            self.gpu.xid(79, "GPU has fallen off the bus")
+            self._lose()
+            self.count()
+
+    def _lose(self) -> None:
+        self._lost = True
+        self.gpu.row["flags"] |= Flag.LOST
+
+
+class GpuMissing(Strike):
+    """gpu-missing: the driver does not list it.
+
+    No run begins on what is not there, so the fault counts when it is planted. Where it is drawn
+    for single runs the driver has listed the GPU already, and its calls answer GPU_IS_LOST.
+    """
+
+    early = True
+    _flag = Flag.ABSENT
+
+    def place(self) -> None:
+        """Plant it."""
+        super().place()
+        if self.active:
+            self.count()
+        else:
+            self._flag = Flag.LOST
+
+    def on(self) -> None:
+        """Take it off the driver's list."""
+        self.gpu.row["flags"] |= self._flag
+
+    def off(self) -> None:
+        """Put it back."""
+        self.gpu.row["flags"] &= ~self._flag & 0xFFFFFFFF
+
+    def began(self) -> None:
+        """Count the run."""
+        self.count_run()
+
+
+class WrongSku(RowFault):
+    """wrong-sku: the driver describes a part of another kind; its memory is that part's."""
+
+    early = True
+
+    def fields(self) -> Mapping[str, Any]:
+        """Return what the driver says of the other part, NVLinks included."""
+        other = sku(str(self.fault.parameters["sku"]))
+        constants = Constants(self.plan.spec, other)
+        row = self.gpu.row.copy()
+        links = other.number("nvlink_links") or self.plan.spec.links
+        if links:
+            fill_links(row, int(links), constants)
+        names = ("nvlink_count", "nvlink_version", "links")
+        return part_fields(constants) | {name: row[name] for name in names}
+
+    def on(self) -> None:
+        """Change the part."""
+        super().on()
+        self.gpu.replace_memory()
+
+    def off(self) -> None:
+        """Change it back."""
+        super().off()
+        self.gpu.replace_memory()
+
+
+class NvlinkDown(Strike):
+    """nvlink-down: the link is inactive at the GPU's end. The switch's end is not modelled yet."""
+
+    @property
+    def _link(self) -> Any:
+        number = int(self.fault.subject.rpartition("/link")[2])
+        return self.gpu.row["links"][number]
+
+    def on(self) -> None:
+        """Take it down."""
+        self._link["state"] = 0
+
+    def off(self) -> None:
+        """Bring it up."""
+        self._link["state"] = 1
+
+    def began(self) -> None:
+        """Count the run."""
+        self.count_run()
+
+
+class ThermalThrottle(Strike):
+    """thermal-throttle: heat does not get from the die to the coolant."""
+
+    def on(self) -> None:
+        """Raise the die's heat resistance until a tenth of its load is what it can hold."""
+        part = self.gpu.die.part
+        watts = part.power_idle + THROTTLED_SHARE * (part.power_max - part.power_idle)
+        self.gpu.die.cooling = (part.slowdown - part.coolant) / (part.resistance * watts)
+        self.gpu.sync()
+
+    def off(self) -> None:
+        """Mend it."""
+        self.gpu.die.cooling = 1.0
+
+    def worked(self, seconds: float, utilisation: float) -> None:
+        """Count the first slowdown of a run."""
+        del seconds, utilisation
+        if self.gpu.die.throttled:
+            self.count_run()
+
+
+class PowerBrake(Strike):
+    """power-brake: the external signal is asserted, with load and without."""
+
+    def on(self) -> None:
+        """Assert it."""
+        self.gpu.die.brake = True
+        self.gpu.sync()
+
+    def off(self) -> None:
+        """Release it."""
+        self.gpu.die.brake = False
+        self.gpu.sync()
+
+    def began(self) -> None:
+        """Count the run."""
+        self.count_run()
+
+
+class SensorMissing(RowFault):
+    """sensor-missing: the driver answers UNKNOWN for that reading and all that share its sensor."""
+
+    def fields(self) -> Mapping[str, Any]:
+        """Return the row's mask with that sensor in it."""
+        metric = str(self.fault.parameters["metric"])
+        sensor = sensor_of(metric)
+        if sensor is None:
+            msg = f"sensor-missing: {metric} is read from no sensor that can be missing"
+            raise SpecError(msg)
+        return {"missing": int(self.gpu.row["missing"]) | sensor}
+
+
+KINDS: Mapping[str, Kind] = {
+    "hbm-stuck-bit": StuckBits,
+    "hbm-bit-flip": BitFlip,
+    "hbm-uncorrectable": Uncorrectable,
+    "row-remap-pending": RowRemapPending,
+    "row-remap-failure": RowRemapFailure,
+    "ecc-storm": EccStorm,
+    "sm-sdc": SmSdc,
+    "slow-gpu": SlowGpu,
+    "gpu-lost": GpuLost,
+    "gpu-missing": GpuMissing,
+    "wrong-sku": WrongSku,
+    "nvlink-down": NvlinkDown,
+    "thermal-throttle": ThermalThrottle,
+    "power-brake": PowerBrake,
+    "sensor-missing": SensorMissing,
+}

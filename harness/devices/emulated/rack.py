@@ -1,0 +1,147 @@
+"""An emulated rack: as many GPUs as its file says, behind one emulated driver.
+
+In: a RackSpec, a seed, and a path for the driver's state. Out: the state file, from which any NVML
+program reads the rack, and the GPUs' working halves by subject. Serial numbers, UUIDs, PCI
+addresses and the spread between dies come from the rack's identity; the seed draws noise alone.
+"""
+
+import functools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rackproof.harness.clock import Clock
+from rackproof.harness.devices.emulated import rows
+from rackproof.harness.devices.emulated.driver import EmulatedDriver
+from rackproof.harness.devices.emulated.driver_state import LINKS
+from rackproof.harness.devices.emulated.gpu import EmulatedGpu
+from rackproof.harness.devices.emulated.identity import birth
+from rackproof.harness.devices.emulated.plane import EmulatedPlane
+from rackproof.harness.devices.emulated.planted import KINDS
+from rackproof.harness.devices.emulated.strikes import Plan, Strike
+from rackproof.harness.devices.protocol import DataPlane, Telemetry
+from rackproof.harness.errors import SpecError
+from rackproof.harness.faults import Fault
+from rackproof.harness.model import Gpu
+from rackproof.harness.spec import RackSpec
+
+
+class EmulatedRack:
+    """The GPUs of a rack by subject, and the driver that they stand behind."""
+
+    def __init__(self, spec: RackSpec, seed: int, driver: EmulatedDriver) -> None:
+        """Take over a driver of as many rows as the rack has GPUs; see `build`."""
+        self.spec = spec
+        self.seed = seed
+        self.driver = driver
+        self.gpus: dict[str, EmulatedGpu] = {}
+        for position, gpu in enumerate(spec.gpus):
+            born, row = birth(spec, gpu), driver.rows[position]
+            rows.fill(row, spec, gpu, born, position)
+            emulated = EmulatedGpu(spec, gpu, born, row, seed)
+            emulated.post = functools.partial(driver.post_xid, position)
+            self.gpus[gpu.subject] = emulated
+
+    @classmethod
+    def build(cls, spec: RackSpec, seed: int, state_path: Path) -> "EmulatedRack":
+        """Write the state of a healthy, idle rack to `state_path`.
+
+        Raises SpecError where the rack's file leaves open what the emulator must know.
+        """
+        if spec.links > LINKS:
+            msg = f"{spec.file}: [fabric] links_per_gpu: the emulated driver has at most {LINKS}"
+            raise SpecError(msg)
+        driver = EmulatedDriver.create(
+            state_path,
+            len(spec.gpus),
+            driver_version=rows.driver_version(spec),
+            cuda_version=rows.CUDA_VERSION,
+        )
+        return cls(spec, seed, driver)
+
+    def device(self, subject: str, telemetry: Telemetry) -> "EmulatedDevice":
+        """Return the device in a slot, whose readings come through `telemetry`."""
+        return EmulatedDevice(self.gpus[subject], telemetry)
+
+    def plant(
+        self, faults: Iterable[Fault], horizon_s: float, fired: Mapping[int, int] | None = None
+    ) -> "PlantedFaults":
+        """Plant faults, in order; `fired` says by place in the list how often each fired before."""
+        return PlantedFaults(self, list(faults), horizon_s, fired or {})
+
+    def close(self) -> None:
+        """Let go of the driver's state file."""
+        for gpu in self.gpus.values():
+            gpu.row = gpu.row.copy()
+        self.driver.close()
+
+
+class EmulatedDevice:
+    """One emulated GPU as protocol.Device: readings through the driver, work through the plane."""
+
+    gpu: Gpu
+    clock: Clock
+    telemetry: Telemetry
+    plane: DataPlane
+
+    def __init__(self, emulated: EmulatedGpu, telemetry: Telemetry) -> None:
+        self._emulated = emulated
+        self.gpu = emulated.gpu
+        self.clock = emulated.clock
+        self.telemetry = telemetry
+        self.plane = EmulatedPlane(emulated)
+
+    def begin(self, check: str, attempt: int) -> None:
+        """Begin a run: faults decide whether they strike, and the die settles (at most 60 s)."""
+        self._emulated.begin(check, attempt)
+
+    def end(self) -> None:
+        """End it: no load, no claimed memory."""
+        self.plane.release()
+        self._emulated.end()
+
+
+class PlantedFaults:
+    """All faults that were planted into a rack, and how often each fired."""
+
+    def __init__(
+        self, rack: EmulatedRack, faults: list[Fault], horizon_s: float, fired: Mapping[int, int]
+    ) -> None:
+        self.faults = faults
+        self._already = [fired.get(position, 0) for position in range(len(faults))]
+        self._strikes: list[list[Strike]] = []
+        for position, fault in enumerate(faults):
+            plan = Plan(rack.spec, rack.seed, position, horizon_s, self._already[position])
+            kind = KINDS[fault.kind]
+            self._strikes.append([kind(gpu, fault, plan) for gpu in _struck(rack, fault)])
+        every = [strike for strikes in self._strikes for strike in strikes]
+        for strike in sorted(every, key=lambda strike: not strike.early):
+            strike.place()
+
+    @property
+    def fired(self) -> list[int]:
+        """How often each fault fired, over all its GPUs and with what was counted before."""
+        return [
+            already + sum(strike.fired - already for strike in strikes)
+            for already, strikes in zip(self._already, self._strikes, strict=True)
+        ]
+
+    def summary(self) -> list[dict[str, Any]]:
+        """Return the contract's list: kind, subject, parameters and fired of each fault."""
+        return [
+            {
+                "kind": fault.kind,
+                "subject": fault.subject,
+                "parameters": dict(fault.parameters),
+                "fired": fired,
+            }
+            for fault, fired in zip(self.faults, self.fired, strict=True)
+        ]
+
+
+def _struck(rack: EmulatedRack, fault: Fault) -> list[EmulatedGpu]:
+    """Return the GPUs that a fault acts on: its own, its link's, or all of its host."""
+    place, _, last = fault.subject.rpartition("/")
+    if last == "host":
+        return [gpu for subject, gpu in rack.gpus.items() if subject.startswith(f"{place}/")]
+    return [rack.gpus[place if last.startswith("link") else fault.subject]]

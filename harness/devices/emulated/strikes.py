@@ -1,0 +1,146 @@
+"""When a planted fault acts: from the start or in some runs, for good or for a while.
+
+In: runs that begin and end on a GPU, and time that passes there. Out: calls of `on` and `off`,
+which the kinds of planted.py fill. The rules, the same for every kind:
+
+  neither       on from the planting on
+  rate=R        each run is decided by (seed, place in the list of plants, check, attempt), so two
+                orders of the same runs agree
+  lasts=S       until the GPU's own clock passes S seconds
+  lasts=once    on in each run until one in which it fired; never again after that run
+
+`fired` counts effects on something that was read or done. A fault that only changes what the
+driver says counts once for each run that begins on the GPU while the driver says so.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rackproof.harness.devices.emulated import draw
+from rackproof.harness.devices.emulated.gpu import EmulatedGpu
+from rackproof.harness.faults import Fault
+from rackproof.harness.spec import RackSpec
+
+_TICK = 1e-9  # s; a time that is nearer than this has come
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a fault knows of the run that it is planted into.
+
+    `position` is the fault's place in the list of plants, `horizon_s` the time that one GPU's
+    burns are planned to take on its own clock, `already` how often the fault fired before the run
+    was taken up again.
+    """
+
+    spec: RackSpec
+    seed: int
+    position: int
+    horizon_s: float
+    already: int = 0
+
+    def name(self, *words: str | int) -> tuple[str | int, ...]:
+        """Return a name for random numbers that belong to this fault alone."""
+        return ("plant", self.seed, self.position, *words)
+
+
+class Strike:
+    """One fault on one GPU. Kinds override `on`, `off`, `began` and `worked`."""
+
+    early = False
+    """Planted before the others: it decides what there is to plant them in."""
+
+    def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
+        self.gpu = gpu
+        self.fault = fault
+        self.plan = plan
+        self.active = False
+        self.spent = False
+        self._fired = plan.already
+        self._in_run = False
+        lasts = fault.parameters.get("lasts")
+        self.once = lasts == "once"
+        self._until = math.inf if lasts is None or self.once else float(lasts)
+        self._rate = float(fault.parameters.get("rate", 1.0))
+        self.spent = self.once and self._fired > 0
+
+    # --- what a kind does -----------------------------------------------------------------------
+
+    def on(self) -> None:
+        """Let the fault act from now on."""
+
+    def off(self) -> None:
+        """Let it act no more."""
+
+    def began(self) -> None:
+        """A run has begun on the GPU while the fault acts."""
+
+    def worked(self, seconds: float, utilisation: float) -> None:
+        """`seconds` have passed while the fault acts."""
+
+    @property
+    def fired(self) -> int:
+        """How often the fault had an effect so far."""
+        return self._fired
+
+    def count(self, times: int = 1) -> None:
+        """Count effects."""
+        self._fired += times
+
+    def count_run(self) -> None:
+        """Count an effect, but only the first of a run."""
+        if not self._in_run:
+            self._in_run = True
+            self._fired += 1
+
+    # --- when it does it ------------------------------------------------------------------------
+
+    def place(self) -> None:
+        """Plant it: a fault that neither waits for a run nor is drawn for it acts at once."""
+        self.gpu.effects.append(self)
+        if not (self.once or self._rate < 1.0):
+            self._switch(on=True)
+
+    def begin(self, check: str, attempt: int) -> None:
+        """Decide whether it acts in this run."""
+        self._in_run = False
+        self._switch(on=self._strikes(check, attempt))
+        if self.active:
+            self.began()
+
+    def end(self) -> None:
+        """Stop after the run where it was drawn for this run alone."""
+        if self.once and self.fired > 0:
+            self.spent = True
+        if self.once or self._rate < 1.0:
+            self._switch(on=False)
+
+    def due(self, now: float) -> float:
+        """Return the seconds until it stops by itself."""
+        return max(0.0, self._until - now) if self.active else math.inf
+
+    def passed(self, now: float, seconds: float, utilisation: float) -> None:
+        """Act over `seconds`, and stop when the time has come."""
+        if not self.active:
+            return
+        self.worked(seconds, utilisation)
+        if now >= self._until - _TICK:
+            self._switch(on=False)
+
+    def _strikes(self, check: str, attempt: int) -> bool:
+        if self.spent or self.gpu.clock.now() >= self._until - _TICK:
+            return False
+        return self._rate >= 1.0 or draw.uniform(*self.plan.name(check, attempt)) < self._rate
+
+    def _switch(self, *, on: bool) -> None:
+        if on == self.active:
+            return
+        self.active = on
+        if on:
+            self.on()
+        else:
+            self.off()
+
+
+Kind = Callable[[EmulatedGpu, Fault, Plan], Strike]
