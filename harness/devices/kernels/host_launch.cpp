@@ -41,3 +41,16 @@ extern "C" void launch_copy(u64 blocks, u64 threads, u64* to, const u64* from, u
 {
     grid(blocks, threads, [=] { copy(to, from, words); });
 }
+
+// The misaligned accesses so far.
+extern "C" u64 host_misaligned()
+{
+    return host_misaligned_accesses;
+}
+
+// Write the address of each word that kernels read from now on to `log`, at most `capacity`.
+extern "C" void host_trace(u64* log, u64 capacity)
+{
+    host_trace_at = log;
+    host_trace_end = log + capacity;
+}

@@ -63,8 +63,10 @@ class Card:
         self.computes = []
 
     def gemm(self, *arguments):
-        _, _, _, m, n, k, _, a, a_kind, _, b, b_kind, _, _, c, c_kind, _, compute, _ = arguments
-        assert c_kind == 0
+        _, _, _, m, n, k, _, a, a_kind, lda, b, b_kind, ldb, _, c, c_kind, ldc, compute, _ = (
+            arguments
+        )
+        assert (c_kind, lda, ldb, ldc) == (0, m, k, m)
         product = read(a, a_kind, m, k) @ read(b, b_kind, k, n)
         raw = np.asfortranarray(product).tobytes(order="F")
         ctypes.memmove(c, raw, len(raw))

@@ -3,6 +3,7 @@
 The very text that a GPU gets, compiled by the C++ compiler; where nvcc is, also by nvcc.
 """
 
+import ctypes
 import os
 import random
 import shutil
@@ -27,6 +28,26 @@ ALL = 2**64 - 1
 SAMPLE = [Pattern(kind, seed, invert) for kind in KINDS for seed in (0, 2**63 + 5)
           for invert in (False, True)]  # fmt: skip
 ZEROS, ONES = Pattern("constant"), Pattern("constant", invert=True)
+
+
+@pytest.fixture(autouse=True)
+def no_misaligned_access():
+    misaligned = host_plane.library().host_misaligned
+    before = misaligned()
+    yield
+    assert misaligned() == before  # host memory forgives it, a GPU does not
+
+
+def reads_of(work):
+    """Return the addresses of the words that kernels read while `work` ran, in order."""
+    log = np.zeros(1 << 16, dtype=np.uint64)
+    trace = host_plane.library().host_trace
+    trace(ctypes.c_uint64(log.ctypes.data), ctypes.c_uint64(len(log)))
+    try:
+        work()
+    finally:
+        trace(ctypes.c_uint64(0), ctypes.c_uint64(0))
+    return [int(address) for address in log[log != 0]]
 
 
 @pytest.fixture(params=[(4096, 1), (24 * 101, 3)], ids=["one chunk", "odd chunks"])
@@ -88,6 +109,30 @@ def test_march_reads_compares_and_writes_each_word_once(plane, up, ends):
     expected = words(one, 0, plane.size)
     expected[lo // 8 : hi // 8] = words(two, lo, hi)
     assert content(plane) == [int(w) for w in expected]
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_march_goes_in_address_order_inside_each_threads_chunk(up):
+    plane = HostPlane(8 * 4096, blocks=1)  # 256 threads, 16 words each
+    plane.claim()
+    base = plane._chunks[0].pointer
+    reads = reads_of(lambda: plane.march(0, plane.size, up, ZEROS, ONES))
+    at = [(address - base) // 8 for address in reads]
+    assert sorted(at) == list(range(4096))
+    for thread in range(256):
+        own = at[16 * thread : 16 * (thread + 1)]
+        sectors = [word // 4 for word in own[::4]]
+        assert own == [4 * sector + k for sector in sectors for k in range(4)]
+        wanted = range(4 * thread, 4 * thread + 4)
+        assert sectors == list(wanted if up else reversed(wanted))
+
+
+def test_march_of_a_few_words_goes_word_by_word():
+    plane = HostPlane(8 * 3, blocks=1)
+    plane.claim()
+    base = plane._chunks[0].pointer
+    reads = reads_of(lambda: plane.march(0, 24, False, ZEROS, ONES))  # noqa: FBT003 - the seam's
+    assert [address - base for address in reads] == [16, 8, 0]
 
 
 def test_the_planes_agree_on_random_work():
