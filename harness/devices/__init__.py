@@ -7,6 +7,7 @@ devices.
 import contextlib
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from rackproof.harness import spec as specs
@@ -18,7 +19,7 @@ from rackproof.harness.devices.protocol import Device
 from rackproof.harness.model import Gpu
 from rackproof.harness.spec import RackSpec
 
-__all__ = ["Bench", "Emulated", "connect", "connect_local", "local_spec"]
+__all__ = ["STATE", "Bench", "Emulated", "connect", "connect_local", "local_spec"]
 
 STATE = "driver.state"
 
@@ -92,6 +93,14 @@ class Emulated:
         """Return the device in a slot."""
         del identity
         return self.rack.device(gpu.subject, telemetry)
+
+    def live(self, seed: int) -> Callable[[], None]:
+        """Let the GPUs' time pass with the machine's, under a slight load; return what stops it."""
+        from rackproof.harness.devices.emulated.life import Life  # noqa: PLC0415 - as above
+
+        life = Life(list(self.rack.gpus.values()), seed)
+        life.start()
+        return life.stop
 
     def close(self) -> None:
         """Let go of the state file, and of the folder where it is ours."""
