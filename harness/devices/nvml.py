@@ -85,7 +85,7 @@ class Driver:
             if state is None:
                 msg = "an emulated driver needs a state file"
                 raise ValueError(msg)
-            loaded = ctypes.CDLL(str(library))
+            loaded = _load(library)
             _choose(loaded, state)
         elif hasattr(pynvml.nvmlLib, "rackproofSetState") and not os.environ.get(
             "RACKPROOF_NVML_STATE"
@@ -95,8 +95,10 @@ class Driver:
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            kind = _ERRORS.get(error.value, DeviceError)
-            raise kind(_OPENING.get(error.value, f"NVML does not start: {error}")) from error
+            why = _OPENING.get(error.value, f"NVML does not start: {error}")
+            if state is not None:
+                why = f"{state}: the emulated driver cannot use this state file ({error})"
+            raise _ERRORS.get(error.value, DeviceError)(why) from error
         if loaded is not None and _address(loaded) != _address(pynvml.nvmlLib):
             pynvml.nvmlShutdown()
             msg = "this process has already loaded another libnvidia-ml.so.1 than the emulated one"
@@ -131,6 +133,14 @@ class Driver:
             self._open = False
             with contextlib.suppress(pynvml.NVMLError):
                 pynvml.nvmlShutdown()
+
+
+def _load(library: Path) -> Any:
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError as error:
+        msg = f"{library}: the emulated driver cannot be loaded ({error})"
+        raise DeviceError(msg) from error
 
 
 def _choose(library: Any, state: Path) -> None:
@@ -204,6 +214,9 @@ class NvmlTelemetry:
         except UnicodeDecodeError as error:
             msg = f"{self.subject}: {metric}: NVML answers with bytes that are no text"
             raise DeviceError(msg) from error
+        except DeviceError as error:
+            msg = f"{self.subject}: {metric}: {error}"
+            raise DeviceError(msg) from error
 
     def read_link(self, metric: str, link: int) -> Value:
         """Return one reading of NVLink `link`; raises as read() does."""
@@ -215,6 +228,9 @@ class NvmlTelemetry:
             return reading(self.handle, link)
         except pynvml.NVMLError as error:
             raise translated(error, f"{self.subject}/link{link:02d}: {metric}") from error
+        except DeviceError as error:
+            msg = f"{self.subject}/link{link:02d}: {metric}: {error}"
+            raise DeviceError(msg) from error
 
     def identity(self) -> Identity:
         """Return serial number, UUID, PCI address, tray and module; raises a DeviceError."""

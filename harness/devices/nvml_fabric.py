@@ -126,7 +126,7 @@ def _link_active(handle: Handle, link: int) -> int:
 def _link_speed(handle: Handle, link: int) -> float:
     found = value(handle, pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, link)
     if not found:
-        msg = f"link {link} is down and has no speed"
+        msg = "the link is down and has no speed"
         raise DeviceError(msg)
     return found / 1000
 

@@ -85,7 +85,7 @@ def field_ids(driver_version: str) -> Mapping[str, int]:
 def number(value: float, what: str) -> float:
     """Return `value`, or raise a DeviceError where it is the driver's mark for having none."""
     if value in _NO_VALUE or value != value:  # noqa: PLR0124 - the second is NaN
-        msg = f"{what}: the driver answers, but with its mark for no value ({value})"
+        msg = f"the driver answers for {what} with its mark for no value ({value})"
         raise DeviceError(msg)
     return value
 

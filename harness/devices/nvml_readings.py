@@ -20,6 +20,7 @@ Handle = Any
 Reading = Callable[[Handle], Value]
 
 _MIB = 2**20
+_LONG_DOMAIN = 0xFFFF
 _TOLD_NOTHING = frozenset({"", "N/A", "[N/A]", "Unknown", "[Unknown Error]"})
 
 
@@ -49,8 +50,17 @@ def _pci_id(handle: Handle) -> str:
 
 
 def _memory_total(handle: Handle) -> float:
-    total = number(pynvml.nvmlDeviceGetMemoryInfo(handle).total, "memory size")
-    return total // _MIB
+    return number(pynvml.nvmlDeviceGetMemoryInfo(handle).total, "memory size") // _MIB
+
+
+def _memory_free(handle: Handle) -> float:
+    return number(pynvml.nvmlDeviceGetMemoryInfo(handle).free, "free memory") // _MIB
+
+
+def _pci(handle: Handle) -> str:
+    place = pynvml.nvmlDeviceGetPciInfo(handle)
+    domain = f"{place.domain:04x}" if place.domain <= _LONG_DOMAIN else f"{place.domain:08x}"
+    return f"{domain}:{place.bus:02x}:{place.device:02x}.0"
 
 
 def _links(handle: Handle) -> Value:
@@ -122,7 +132,7 @@ def _temperature(handle: Handle) -> int:
         found = pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)
     # The old call is unsigned and the new one signed: the mark for no value is -1 in the latter.
     if found == -1:
-        msg = "temperature: the driver answers, but with its mark for no value (-1)"
+        msg = "the driver answers with its mark for no value (-1)"
         raise DeviceError(msg)
     return int(number(found, "temperature"))
 
@@ -169,7 +179,11 @@ _THERMAL |= pynvml.nvmlClocksEventReasonSwThermalSlowdown
 GPU: dict[str, Reading] = {
     "gpu.name": _text(pynvml.nvmlDeviceGetName),
     "gpu.pci_id": _pci_id,
+    "gpu.serial": _text(pynvml.nvmlDeviceGetSerial),
+    "gpu.uuid": _text(pynvml.nvmlDeviceGetUUID),
+    "gpu.pci": _pci,
     "memory.total": _memory_total,
+    "memory.free": _memory_free,
     "driver.version": _text(lambda _: pynvml.nvmlSystemGetDriverVersion()),
     "vbios.version": _text(pynvml.nvmlDeviceGetVbiosVersion),
     "pcie.gen.max": _count(pynvml.nvmlDeviceGetMaxPcieLinkGeneration),
@@ -212,7 +226,6 @@ GPU: dict[str, Reading] = {
 # version, IB GUID, chassis serial, slot, tray, host, peer type, module. Read as bytes: the wrapper
 # has these numbers as text and cannot decode one above 127.
 _PLATFORM = struct.Struct("=I16s16s5B")
-_LONG_DOMAIN = 0xFFFF
 
 
 def _platform(handle: Handle) -> tuple[int | None, int | None]:
@@ -239,13 +252,11 @@ def _optional(call: Callable[[Handle], Any], handle: Handle) -> Any:
 
 def identity(handle: Handle) -> dict[str, Any]:
     """Return serial, uuid, pci, tray and module; raises NVMLError."""
-    place = pynvml.nvmlDeviceGetPciInfo(handle)
-    domain = f"{place.domain:04x}" if place.domain <= _LONG_DOMAIN else f"{place.domain:08x}"
     tray, module = _platform(handle)
     return {
         "serial": _optional(pynvml.nvmlDeviceGetSerial, handle),
         "uuid": pynvml.nvmlDeviceGetUUID(handle),
-        "pci": f"{domain}:{place.bus:02x}:{place.device:02x}.0",
+        "pci": _pci(handle),
         "tray": tray,
         "module": module,
     }

@@ -60,10 +60,10 @@ class EmulatedDriver:
         """Map an existing state file; a DeviceError where its layout is another one."""
         self.path = path
         with path.open("r+b") as file:
+            if os.fstat(file.fileno()).st_size < HEADER.itemsize:
+                msg = f"{path} is no state file of the emulated driver: it is too short"
+                raise DeviceError(msg)
             self._map = mmap.mmap(file.fileno(), 0)
-        if len(self._map) < HEADER.itemsize:
-            msg = f"{path} is no state file of the emulated driver: it is too short"
-            raise DeviceError(msg)
         self.header: Any = np.frombuffer(self._map, HEADER, count=1)[0]
         self._refuse_another_layout()
         count, start = int(self.header["rows"]), int(self.header["rows_offset"])
@@ -111,14 +111,18 @@ class EmulatedDriver:
         return cls(path)
 
     def _refuse_another_layout(self) -> None:
-        found = [int(self.header[f"{what}_size"]) for what in ("header", "event", "row", "link")]
+        head = self.header
+        found = [int(head[f"{what}_size"]) for what in ("header", "event", "row", "link")]
         ours = [d.itemsize for d in (HEADER, EVENT, ROW, LINK)]
-        end = int(self.header["rows_offset"]) + int(self.header["rows"]) * ROW.itemsize
+        ends = (
+            int(head["events_offset"]) + int(head["events"]) * EVENT.itemsize,
+            int(head["rows_offset"]) + int(head["rows"]) * ROW.itemsize,
+        )
         if (
-            bytes(self._map[: len(MAGIC)]) != MAGIC
-            or int(self.header["version"]) != VERSION
+            self._map[: len(MAGIC)] != MAGIC
+            or int(head["version"]) != VERSION
             or found != ours
-            or end > len(self._map)
+            or max(ends) > len(self._map)
         ):
             msg = f"{self.path} is no state file of this version of the emulated driver"
             raise DeviceError(msg)

@@ -68,6 +68,8 @@ _SENSOR_OF = {
     "fabric": Sensor.FABRIC,
     "clock": Sensor.CLOCK,
     "gpu.name": Sensor.NAME,
+    "gpu.serial": Sensor.SERIAL,
+    "memory.free": Sensor.MEMORY,
     "memory.total": Sensor.MEMORY,
     "nvlink": Sensor.NVLINK,
     "pcie": Sensor.PCIE,
