@@ -29,14 +29,14 @@ class Life(threading.Thread):
         super().__init__(name="emulated-rack", daemon=True)
         self._gpus = gpus
         self._seed = seed
-        self._stop = threading.Event()
+        self._over = threading.Event()
 
     def run(self) -> None:
         """Advance every GPU by the time that passed."""
         for gpu in self._gpus:
             gpu.begin("emulate", 1)
         last = time.monotonic()
-        while not self._stop.wait(TICK_S):
+        while not self._over.wait(TICK_S):
             now = time.monotonic()
             for gpu in self._gpus:
                 self._advance(gpu, now - last)
@@ -44,7 +44,7 @@ class Life(threading.Thread):
 
     def stop(self) -> None:
         """End it, and wait for its last tick."""
-        self._stop.set()
+        self._over.set()
         self.join()
 
     def _advance(self, gpu: EmulatedGpu, seconds: float) -> None:
