@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import PurePath
 
 from rackproof.diagnostics.cases import Case
-from rackproof.diagnostics.episodes import Said
+from rackproof.diagnostics.episodes import Said, told
 
 MOST = 12
 
@@ -30,7 +31,9 @@ def _when(at: float | None, clock: str) -> str:
 def _line(group: Sequence[Said]) -> str:
     first = min(group, key=Said.order)
     last = max(group, key=lambda s: (s.last or 0.0, s.line))
-    count = sum(said.count for said in group)
+    if first.event.text.startswith(first.event.code):  # a reading, not a line of a log
+        return f"{first.event.text} ({PurePath(first.file).name})"
+    count = told(group)
     often = "once" if count == 1 else f"{count} times"
     words = [f"{first.event.code} {often}"]
     if when := _when(first.event.at, first.event.clock):
@@ -38,7 +41,7 @@ def _line(group: Sequence[Said]) -> str:
         if last.last != first.event.at and (until := _when(last.last, last.event.clock)):
             words.append(f"to {until.removeprefix('at ').removeprefix('on ')}")
     if first.line:
-        words.append(f"({first.file} line {first.line})")
+        words.append(f"({PurePath(first.file).name} line {first.line})")
     return f"{' '.join(words)}: {first.event.text}"
 
 

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from rackproof.diagnostics.episodes import CASE, Episode, before, near, places
+from rackproof.diagnostics.episodes import CASE, Clock, Episode, before, near, places
 from rackproof.diagnostics.rules.tables import Rule
 from rackproof.diagnostics.rules.xid import KINDS, rank
 
@@ -89,7 +89,7 @@ def _switch(root: Episode, other: Episode) -> bool:
     if root.machine != other.machine or root.family != "switch" or root.kind not in HARD:
         return False
     if other.family == "switch":
-        return root.subject == other.subject and other.kind not in HARD
+        return other.kind not in HARD
     return other.family == "link" and other.codes <= {"xid.74", "xid.137", "xid.108"}
 
 
@@ -107,6 +107,15 @@ def _port(root: Episode, other: Episode) -> bool:
 _TIES: tuple[Callable[[Episode, Episode], bool], ...] = (_same_gpu, _peer_link, _switch, _port)
 
 
+def _leaders(found: Sequence[Episode]) -> dict[Clock, list[Episode]]:
+    """Return what can be a root of something else, by clock."""
+    leaders: dict[Clock, list[Episode]] = defaultdict(list)
+    for episode in found:
+        if episode.kind in HARD:
+            leaders[episode.clock].append(episode)
+    return leaders
+
+
 def _parent(episode: Episode, others: Sequence[Episode]) -> Episode | None:
     """Return the weightiest episode nearby that a rule makes the root of this one."""
     fits = [
@@ -119,7 +128,8 @@ def _parent(episode: Episode, others: Sequence[Episode]) -> Episode | None:
 
 def _tops(found: Sequence[Episode]) -> dict[int, Episode]:
     """Return for each episode, by its position, the root that it leads to; itself where none."""
-    parents = {i: _parent(episode, found) for i, episode in enumerate(found)}
+    leaders = _leaders(found)
+    parents = {i: _parent(e, leaders.get(e.clock, ())) for i, e in enumerate(found)}
     where = {id(episode): i for i, episode in enumerate(found)}
     tops = {}
     for start in range(len(found)):
@@ -216,5 +226,5 @@ def _merge(cases: list[Case]) -> list[Case]:
 
 
 def cases(found: Sequence[Episode]) -> list[Case]:
-    """Return the cases of all episodes, in order of time; what is only sympathetic may lead none."""
+    """Return the cases of all episodes, in order of time."""
     return sorted(_merge(_gather(found)), key=lambda c: (c.root or c.tied)[0].order())

@@ -140,6 +140,31 @@ def before(a: Episode, b: Episode) -> bool:
     return a.said[0].order()[:3] <= b.said[0].order()[:3]
 
 
+def coarse(found: Sequence[Episode], most: int) -> tuple[list[Episode], int]:
+    """Return at most about `most` episodes, and how many were left out.
+
+    Above that number, all episodes of one place and family are taken as one. Only a file made to
+    have no end of places still has more than `most`; its last ones are left out, and counted.
+    """
+    if len(found) <= most:
+        return list(found), 0
+    groups: dict[tuple[str, str, str, Clock], list[Said]] = defaultdict(list)
+    for episode in found:
+        key = (episode.machine, episode.subject, episode.family, episode.clock)
+        groups[key] += episode.said
+    merged = [Episode(*key, tuple(sorted(said, key=Said.order))) for key, said in groups.items()]
+    merged.sort(key=Episode.order)
+    return merged[:most], max(0, len(merged) - most)
+
+
+def told(said: Iterable[Said]) -> int:
+    """Return how many times something happened: AER writes each error at two stages."""
+    stages: dict[object, int] = defaultdict(int)
+    for one in said:
+        stages[one.event.detail.get("stage", "")] += one.count
+    return max(stages.values(), default=0)
+
+
 def places(found: Sequence[Episode]) -> set[tuple[str, str]]:
     """Return the (machine, subject) pairs of episodes."""
     return {(e.machine, e.subject) for e in found}

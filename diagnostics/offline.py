@@ -13,7 +13,7 @@ from typing import Any
 from rackproof.diagnostics.because import because
 from rackproof.diagnostics.cases import HARD, Case, cases
 from rackproof.diagnostics.diagnosis import Diagnosis
-from rackproof.diagnostics.episodes import Episode, Said, episodes, places
+from rackproof.diagnostics.episodes import Episode, Said, coarse, episodes, near, places
 from rackproof.diagnostics.machines import Machines, machines
 from rackproof.diagnostics.repeats import own_fault, persistence
 from rackproof.diagnostics.rules import kernel, smi, sxid, xid
@@ -22,6 +22,7 @@ from rackproof.diagnostics.verdict import Verdict, roll_up
 from rackproof.harness.model import Event
 from rackproof.harness.readers import UNRECOGNISED, Reading
 
+MOST_EPISODES = 2000
 IDLE = frozenset(("none", "watch", "retest"))
 
 
@@ -84,7 +85,7 @@ def _said(readings: Sequence[Reading], known: Machines) -> list[Said]:
         pairs += smi.signs(reading.measurements, reading.events)
         for event, rule in pairs:
             machine, subject = known.place(index, event.subject)
-            found.append(Said(event, rule, machine, subject, reading.path.name))
+            found.append(Said(event, rule, machine, subject, str(reading.path)))
     found += _causes(found)
     return [s for s in found if s.rule.kind != "ignore" or s.rule.family == "nic-link"]
 
@@ -92,10 +93,12 @@ def _said(readings: Sequence[Reading], known: Machines) -> list[Said]:
 def _gpus(readings: Sequence[Reading], known: Machines) -> set[tuple[str, str]]:
     """Return every GPU that a query listed, as (machine, subject)."""
     return {
-        known.place(index, m.subject)
+        known.place(index, subject)
         for index, reading in enumerate(readings)
-        for m in (*reading.measurements, *reading.missing)
-        if m.subject.startswith(("pci:", "gpu"))
+        for subject in (
+            {m.subject for m in reading.measurements} | {m.subject for m in reading.missing}
+        )
+        if subject.startswith(("pci:", "gpu"))
     }
 
 
@@ -140,16 +143,15 @@ def _heed(case: Case, told: Sequence[Episode]) -> Case:
 
 def _with_directives(found: list[Case], told: Sequence[Episode]) -> list[Case]:
     """Give each directive to the cases of its GPU nearby; one without any is a case of its own."""
-    from rackproof.diagnostics.episodes import near
-
     alone = []
     for directive in told:
+        place = (directive.machine, directive.subject)
         owners = [
             case for case in found
-            if not case.outside and (case.machine, case.subject) == (directive.machine, directive.subject)
+            if not case.outside and (case.machine, case.subject) == place
             and any(near(e, directive, 60.0) or e.clock != directive.clock for e in case.root)
         ]  # fmt: skip
-        suffering = any((directive.machine, directive.subject) in c.victims() for c in found)
+        suffering = any(place in case.victims() for case in found)
         for case in owners:
             _heed(case, [directive])
         if not owners and not suffering:
@@ -157,7 +159,7 @@ def _with_directives(found: list[Case], told: Sequence[Episode]) -> list[Case]:
             alone.append(Case(directive.machine, directive.subject, rule, [directive]))
         elif not owners:
             for case in found:
-                if (directive.machine, directive.subject) in case.victims():
+                if place in case.victims():
                     case.tied.append(directive)
     return found + alone
 
@@ -169,7 +171,7 @@ def _drives(case: Case) -> bool:
 
 
 def _one_each(found: Iterable[Case]) -> list[Case]:
-    """Join the cases of one root: an incident that comes again is one diagnosis, told more often."""
+    """Join the cases of one root: what comes again is one diagnosis, told more often."""
     joined: dict[tuple[str, str, str], Case] = {}
     for case in found:
         key = (case.machine, case.subject, case.rule.component)
@@ -243,7 +245,7 @@ def _unjudged(reading: Reading) -> bool:
         return True
     if reading.kind not in ("nvidia-smi-q", "nvidia-smi-xml"):
         return False
-    seen = {m.metric for m in (*reading.measurements, *reading.missing)}
+    seen = {m.metric for m in reading.measurements} | {m.metric for m in reading.missing}
     return not seen & smi.judged_metrics()
 
 
@@ -251,13 +253,15 @@ def judge_inputs(readings: Sequence[Reading]) -> OfflineJudgement:
     """Judge what was read. The order of `readings` changes nothing but the order of `inputs`."""
     known = machines(readings)
     said = sorted(_said(readings, known), key=lambda s: (*s.order(), s.machine, s.subject))
-    found, outside = _shared(kernel.sift(episodes(said)), _gpus(readings, known))
+    sifted, left_out = coarse(kernel.sift(episodes(said)), MOST_EPISODES)
+    found, outside = _shared(sifted, _gpus(readings, known))
     found, told = _directives(found)
     settled = own_fault(_with_directives(cases(found), told)) + outside
     settled = [case for case in _one_each(settled) if _drives(case)]
     settled.sort(key=lambda c: (c.rule.kind not in HARD, c.machine, c.subject, c.rule.component))
     groups = [_diagnose(case, number, known) for number, case in enumerate(settled, start=1)]
     diagnoses = tuple(d for group in groups for d in group)
-    return OfflineJudgement(
-        _verdict(readings, [group[0] for group in groups]), diagnoses, tuple(readings)
-    )
+    verdict = _verdict(readings, [group[0] for group in groups])
+    if left_out:
+        verdict = roll_up((verdict, Verdict.UNKNOWN))
+    return OfflineJudgement(verdict, diagnoses, tuple(readings))

@@ -7,6 +7,7 @@ GPU shares them within a minute.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from rackproof.diagnostics.cases import Case
 from rackproof.diagnostics.episodes import Episode, near
@@ -34,7 +35,8 @@ def _again(one: Episode, other: Episode) -> bool:
     if one.first is None or other.first is None or not 0 < other.first - one.first <= DAY:
         return False
     pids, others = _processes(one), _processes(other)
-    return bool(_places(one) & _places(other)) and not (pids & others) and bool(pids and others)
+    same_place = len(_places(one) | _places(other)) == 1  # spread over units is the application's
+    return same_place and not (pids & others) and bool(pids and others)
 
 
 def own_fault(found: Sequence[Case]) -> list[Case]:
@@ -80,5 +82,5 @@ def persistence(case: Case) -> str:
     if len(_boots(case)) > 1:
         return "persistent"
     times = sorted(e.first for e in case.root if e.first is not None)
-    apart = 1 + sum(b - a > HOUR for a, b in zip(times, times[1:], strict=False))
+    apart = 1 + sum(b - a > HOUR for a, b in pairwise(times))
     return "intermittent" if apart >= OFTEN else "undetermined"

@@ -7,7 +7,7 @@ reboot. What counts is the rate, the repetition, or the state in which the log e
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rackproof.diagnostics.episodes import Episode, Said
+from rackproof.diagnostics.episodes import Episode, Said, told
 from rackproof.diagnostics.rules.tables import Rule, toml
 from rackproof.harness.model import Event
 
@@ -34,17 +34,8 @@ def meaning(event: Event) -> Rule | None:
     return rule
 
 
-def _told(episode: Episode) -> int:
-    """Return how many errors an episode tells of: AER writes each twice, at two stages."""
-    stages: dict[object, int] = {}
-    for said in episode.said:
-        stage = said.event.detail.get("stage", "")
-        stages[stage] = stages.get(stage, 0) + said.count
-    return max(stages.values())
-
-
 def _storm(episode: Episode) -> bool:
-    count = _told(episode)
+    count = told(episode.said)
     if episode.first is None or episode.last is None:
         return count > STORM_A_MINUTE
     span = max(1.0, episode.last - episode.first)
@@ -64,16 +55,12 @@ def _memory_storm(episode: Episode, all_of_it: Sequence[Episode]) -> bool:
 
 def _port(episodes: Sequence[Episode]) -> str | None:
     """Return the action for one network port's ups and downs, or None where all is well."""
-    downs, last = 0, None
-    for episode in episodes:
-        for said in episode.said:
-            down = said.event.code == "nic.down"
-            downs += said.count if down else 0
-            if last is None or (said.last or 0.0, said.line) >= last[0]:
-                last = ((said.last or 0.0, _last_line(said)), down)
-    if last is None or not downs:
+    said = [one for episode in episodes for one in episode.said]
+    downs = sum(one.count for one in said if one.event.code == "nic.down")
+    if not downs:
         return None
-    return "check-cabling" if last[1] or downs >= FLAPS else "watch"
+    last = max(said, key=lambda one: (one.last or 0.0, _last_line(one)))
+    return "check-cabling" if last.event.code == "nic.down" or downs >= FLAPS else "watch"
 
 
 def _last_line(said: Said) -> int:
@@ -91,14 +78,14 @@ def _as(episode: Episode, action: str) -> Episode:
 
 
 def sift(found: Sequence[Episode]) -> list[Episode]:
-    """Return the episodes without those whose codes only count in numbers and did not reach them."""
+    """Return the episodes, less those that count only in numbers and did not reach them."""
     groups: dict[tuple[str, str, str], list[Episode]] = {}
     for episode in found:
         groups.setdefault((episode.machine, episode.subject, episode.family), []).append(episode)
     kept: list[Episode] = []
     for episode in found:
         if not any(said.rule.kind == "counted" for said in episode.said):
-            kept.append(episode)
+            kept += [episode] if episode.kind != "ignore" else []
             continue
         group = groups[episode.machine, episode.subject, episode.family]
         if episode.family == "nic-link":

@@ -40,8 +40,9 @@ class _Test:
 
 
 def _tests() -> list[_Test]:
+    lists = ("not_in", "unless")
     return [
-        _Test(**{**row, "not_in": tuple(row.get("not_in", ())), "unless": tuple(row.get("unless", ()))})
+        _Test(**{**row, **{name: tuple(row.get(name, ())) for name in lists}})
         for row in toml("smi.toml")["rule"]
     ]
 
@@ -80,7 +81,7 @@ def _sign(one: Measurement, test: _Test) -> Sign:
 
 
 def _links(measurements: Sequence[Measurement]) -> Iterable[Sign]:
-    """A narrow link beside full ones of the same card is a fault; a narrow one alone may be built so."""
+    """Yield narrow links: a fault beside full ones of the same card; alone, it may be built so."""
     of: dict[tuple[str, str], Value] = {(m.subject, m.metric): m.value for m in measurements}
     for subject in sorted({m.subject for m in measurements}):
         for now, most, unit in (("pcie.width", "pcie.width.max", "lanes"),

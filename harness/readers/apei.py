@@ -8,7 +8,7 @@ import re
 from rackproof.harness.readers.places import ADDRESS, pci
 from rackproof.harness.readers.signatures import HOST, Sign
 
-_LINE = re.compile(r"(?:\{(\d{1,9})\})?\[Hardware Error\]: {1,8}(.{0,200})|(?:\{(\d{1,9})\})?\[Hardware Error\]:(Hardware error from)")
+_LINE = re.compile(r"(?:\{(\d{1,9})\})?\[Hardware Error\]: {0,8}(.{0,200})")
 _BEGIN = re.compile(r"Hardware error from APEI")
 _SEVERITY = re.compile(r"event severity: (\w{1,16})")
 _SECTION = re.compile(r"section_?type: (.{1,60})|section type: (.{1,60})")

@@ -137,7 +137,7 @@ class _Log:
             self._add_placed(sign, found, plain(message), line)
 
     def _add_placed(self, sign: Sign, found: Stamped, text: str, line: int) -> None:
-        """Add a sign; one without a place is the device's that was named just before, or nobody's."""
+        """Add a sign; one without a place belongs to the device that was named just before."""
         if not sign.subject:
             subject = self.near[0] if line - self.near[1] <= NEAR_LINES else ""
             sign = Sign(sign.code, subject or HOST, sign.detail, sign.alias)
@@ -230,6 +230,7 @@ def read(source: Source) -> Reading:
     )  # fmt: skip
 
 
+_MICROSECONDS = re.compile(rb"[^\[]{0,24}\[ {0,12}\+?\d{1,10}\.\d{6}\W")  # six digits: no Xorg log
 _SHAPES = frozenset(("kmsg", "human", "journal-json", "ftrace"))
 
 
@@ -242,7 +243,7 @@ def likeness(head: bytes) -> float:
     for raw in lines:
         found = parse(raw[:LINE_LIMIT].decode("utf-8", "replace"))
         said = found.kernel and sign_of(found.message, traced=found.shape == "ftrace") is not None
-        uptime = found.shape in ("uptime", "relative") and bool(re.match(r"(?:<\d+>)?\[ *\+?\d+\.\d{6}\W", raw[:40].decode("latin-1")))
+        uptime = found.shape in ("uptime", "relative") and bool(_MICROSECONDS.match(raw[:40]))
         votes += said or found.tag == "kernel" or found.shape in _SHAPES or uptime
         strong |= said
     share = votes / max(1, len(lines))

@@ -49,7 +49,7 @@ def _field(line: str) -> tuple[int, str, str | None] | None:
     bare = line.lstrip(" \t")
     if not bare:
         return None
-    depth = len(line.expandtabs(8)) - len(bare.expandtabs(8)) if "\t" in line else len(line) - len(bare)
+    depth = len(line[: len(line) - len(bare)].expandtabs(8))
     name, colon, value = bare.partition(" :")
     if colon and (not value or value[0] in " \t"):
         return depth, name.strip(), value.strip()[:VALUE_LIMIT]

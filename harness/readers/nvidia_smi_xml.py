@@ -85,7 +85,8 @@ def _parse(text: bytes) -> tuple[Report, str]:
         parser.Parse(text, True)  # noqa: FBT003 - the binding takes no keyword
     except expat.ExpatError as error:
         document.report.whole = False
-        return document.report, f"not well-formed at line {error.lineno}: {expat.ErrorString(error.code)}"
+        what = expat.ErrorString(error.code)
+        return document.report, f"not well-formed at line {error.lineno}: {what}"
     except _RefusedError as error:
         document.report.whole = False
         return document.report, f"line {parser.CurrentLineNumber}: {error}"

@@ -45,7 +45,7 @@ LITERALS = (
 )
 
 
-def _compiled() -> Any:  # noqa: ANN401 - RE2's pattern and re's share the methods, not a type
+def _compiled() -> Any:
     alternation = b"|".join(re.escape(literal) for literal in LITERALS)
     try:
         return importlib.import_module("re2").compile(alternation)
@@ -56,7 +56,7 @@ def _compiled() -> Any:  # noqa: ANN401 - RE2's pattern and re's share the metho
 _ALTERNATION = _compiled()
 
 
-def line_spans(chunk: bytes, pattern: Any = _ALTERNATION) -> Iterator[tuple[int, int]]:  # noqa: ANN401
+def line_spans(chunk: bytes, pattern: Any = _ALTERNATION) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of each line of `chunk` that holds a literal, once and in order."""
     done = 0
     for match in pattern.finditer(chunk):

@@ -56,9 +56,8 @@ _SERIAL = re.compile(r"NVRM: GPU Board Serial Number: (\w{4,32})")
 _NAMED_GPU = re.compile(r"NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?(" + ADDRESS + r")(?!\w)")
 _INIT = re.compile(r"NVRM: .{0,80}?(?:RmInitAdapter|rm_init_adapter) failed")
 _AER = re.compile(
-    r"(\S{1,32}) (" + ADDRESS + r"): (?:AER: )?(?:PCIe Bus Error: severity=|AER: |(?=Multiple |Uncorr|Corr))"
-    r"(?:aer_\w{1,20}: )?(?:Multiple )?(Correct(?:ed|able)|Uncorrect(?:ed|able)(?: \((?:Non-)?Fatal\))?)"
-    r"( error)?",
+    r"(\S{1,32}) (" + ADDRESS + r"): (?:AER: )?(?:PCIe Bus Error: severity=|(?=Multiple |Unc|Cor))"
+    r"(?:Multiple )?(Correct(?:ed|able)|Uncorrect(?:ed|able)(?: \((?:Non-)?Fatal\))?)( error)?"
 )
 _AER_BYSTANDER = re.compile(
     r"nvidia (" + ADDRESS + r"): (?:AER: can't recover|device has no AER-aware driver)"
@@ -95,7 +94,7 @@ _HOTPLUG = re.compile(
 _PLAIN = (
     (re.compile(r"Kernel panic - not syncing"), "kernel.panic"),
     (re.compile(r"watchdog: BUG: soft lockup|BUG: soft lockup"), "kernel.lockup"),
-    (re.compile(r"(?:mce: )?CPU\d{1,5}: .{0,24}temperature (?:is )?above threshold"), "kernel.heat"),
+    (re.compile(r"(?:mce: )?CPU\d{1,5}: .{0,24}temperature (?:is )?above thresh"), "kernel.heat"),
     (re.compile(r"Out of memory: Kill"), "kernel.oom"),
     (re.compile(r"Linux version \d"), "kernel.boot"),
 )
@@ -107,17 +106,23 @@ def _severity(word: str) -> str:
 
 def _xid(message: str, *, traced: bool) -> Sign | None:
     match = _XID.match(message)
-    if match is None or not (match[1] or traced):
+    subject = pci(match[2]) if match and (match[1] or traced) else None
+    if match is None or subject is None:
         return None
-    subject, code, said = pci(match[2]), int(match[5]), message[match.end() :]
-    if subject is None:
-        return None
-    detail: Detail = {}
-    for key, found in (("pid", _PID.search(said)), ("cause", _CAUSE.search(said))):
-        if found:
-            detail[key] = int(found[1])
+    code, said = int(match[5]), message[match.end() :]
+    detail: Detail = {
+        key: int(found[1])
+        for key, found in (("pid", _PID.search(said)), ("cause", _CAUSE.search(said)))
+        if found
+    }
     if match[3]:
         detail["mig"] = int(match[3])
+    return Sign(f"xid.{code}", subject, detail | _xid_detail(code, said))
+
+
+def _xid_detail(code: int, said: str) -> Detail:
+    """Return what the words after the code say: action, unit, link or place."""
+    detail: Detail = {}
     if code == 154 and (found := _ACTION.search(said)):  # noqa: PLR2004
         detail["action"] = int(found[1], 16)
     elif code in _UNIT_LINKS and (found := _UNIT.match(said)):
@@ -129,7 +134,7 @@ def _xid(message: str, *, traced: bool) -> Sign | None:
         detail["link"] = int(found[1])
     elif found := _PLACE.search(said):
         detail["place"] = f"GPC {found[1]}, TPC {found[2]}"
-    return Sign(f"xid.{code}", subject, detail)
+    return detail
 
 
 def _sxid(message: str) -> Sign | None:
@@ -145,11 +150,15 @@ def _sxid(message: str) -> Sign | None:
     return Sign(f"sxid.{match[3]}", subject, detail)
 
 
-def _nvrm(message: str) -> Sign | None:
+def _identity(message: str) -> Sign | None:
     if match := _IDENT.match(message):
         return Sign("nvrm.ident", pci(match[1]) or "", uuid=match[2])
     if match := _SERIAL.match(message):
         return Sign("nvrm.serial", "", serial=match[1])
+    return None
+
+
+def _nvrm(message: str) -> Sign | None:
     if not message.startswith("NVRM: "):
         return None
     named = _NAMED_GPU.match(message)
@@ -219,7 +228,9 @@ def _nic(message: str) -> Sign | None:
     return None
 
 
-_READERS: tuple[Callable[[str], Sign | None], ...] = (_sxid, _nvrm, _aer, _nic, _storage, _host)
+_READERS: tuple[Callable[[str], Sign | None], ...] = (
+    _sxid, _identity, _nvrm, _aer, _nic, _storage, _host,
+)  # fmt: skip
 
 
 def sign_of(message: str, *, traced: bool = False) -> Sign | None:

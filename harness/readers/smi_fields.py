@@ -89,7 +89,7 @@ _SIGNS = (
     ("smi.repair.tpc", r"ecc_errors/tpc_repair_pending"),
     ("smi.unrepairable", r"ecc_errors/unrepairable_memory"),
     ("smi.fabric.route", r"fabric/health/route_unhealthy"),
-    ("smi.fabric.recovery", r"fabric/health/(?:route_recovery_in_progress|access_timeout_recovery)"),
+    ("smi.fabric.recovery", r"fabric/health/(?:route_recovery_in_progress|access_timeout_\w+)"),
 )
 _ECC_KINDS = (
     ("smi.ecc.sram", r"ecc_errors/volatile/sram_uncorrectable\w*"),
@@ -220,7 +220,8 @@ class _Out:
         """The PCIe generation counts only under load: an idle link rests at Gen 1."""
         current = self.found(r"pci/\w*gpu_link_info/pcie_gen(?:eration)?/current(?:_link_gen)?")
         state = " ".join(value for _, value in self.found("performance_state"))
-        idle = any(v.strip().lower() == "active" for _, v in self.found(_REASONS + r"(?:gpu_)?idle"))
+        resting = self.found(_REASONS + r"(?:gpu_)?idle")
+        idle = any(value.strip().lower() == "active" for _, value in resting)
         busy = [number(value, "%") for _, value in self.found(r"utilization/gpu(?:_util)?")]
         loaded = any(not isinstance(b, Why) and b > 0 for b in busy)
         if current and loaded and not idle and state.strip() == "P0":

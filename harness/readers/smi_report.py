@@ -45,7 +45,8 @@ def reading(kind: str, source: Source, reports: Sequence[Report], problems: list
             cut = True
         cut |= not report.whole
         records += here
-        for index, (subject, gpu) in enumerate(zip(subjects(report.gpus), report.gpus, strict=True)):
+        pairs = zip(subjects(report.gpus), report.gpus, strict=True)
+        for index, (subject, gpu) in enumerate(pairs):
             out = measure(kind, subject, gpu)
             measurements += out.measurements
             missing += out.missing

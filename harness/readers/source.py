@@ -22,7 +22,9 @@ UNPACKED_LIMIT = 8 << 30
 _GZIP = b"\x1f\x8b"
 _NULS = re.compile(rb"\x00+")
 # CSI sequences (colours), OSC sequences (titles) and two-byte escapes, all of bounded length.
-_ESCAPES = re.compile(rb"\x1b(?:\[[0-9;:?]{0,32}[ -/]?[@-~]|\][^\x07\x1b\n]{0,128}\x07|[@-Z\\^_=>])")
+_ESCAPES = re.compile(
+    rb"\x1b(?:\[[0-9;:?]{0,32}[ -/]?[@-~]|\][^\x07\x1b\n]{0,128}\x07|[@-Z\\^_=>])"
+)
 _MOSTLY, _HARDLY = 0.4, 0.05
 
 
@@ -56,7 +58,8 @@ def _encoding(head: bytes) -> tuple[str, int]:
             return name, len(mark)
     pairs = len(head) // 2
     if pairs:
-        even, odd = head[0 : 2 * pairs : 2].count(0) / pairs, head[1 : 2 * pairs : 2].count(0) / pairs
+        even = head[0 : 2 * pairs : 2].count(0) / pairs
+        odd = head[1 : 2 * pairs : 2].count(0) / pairs
         if odd > _MOSTLY and even < _HARDLY:
             return "utf-16-le", 0
         if even > _MOSTLY and odd < _HARDLY:
@@ -79,8 +82,6 @@ class Source:
             first += block
             if len(first) >= HEAD:
                 break
-        self.problems.clear()
-        self.cut = False
         self.encoding, self._mark = _encoding(first[:HEAD])
         self.head = self._clean(self._decoded_whole(first[:HEAD]))
         self.size = len(first)

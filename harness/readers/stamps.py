@@ -122,7 +122,9 @@ def _zone(text: str) -> timezone:
     return timezone(-offset if text[0] == "-" else offset)
 
 
-def _of_year(month: int | None, day: str, clock: tuple[str, ...], fraction: str | None) -> float | None:
+def _of_year(
+    month: int | None, day: str, clock: tuple[str, ...], fraction: str | None
+) -> float | None:
     if month is None or not 1 <= int(day) <= 31:  # noqa: PLR2004
         return None
     hour, minute, second = (int(c) for c in clock)
@@ -150,13 +152,16 @@ def _whose(stamped: Stamped) -> Stamped:
         host, tag, rest = match[1], "kernel", rest[match.end() :]
     elif match := _BARE_KERNEL.match(rest):
         tag, rest = "kernel", rest[match.end() :]
-    elif stamped.shape in ("iso", "syslog", "unix", "uptime") and (match := _TAGGED.match(rest)):
-        if match[1] not in _SUBSYSTEMS:
-            host, tag, rest = match[1], match[2], rest[match.end() :]
+    elif (
+        stamped.shape in ("iso", "syslog", "unix", "uptime")
+        and (match := _TAGGED.match(rest))
+        and match[1] not in _SUBSYSTEMS
+    ):
+        host, tag, rest = match[1], match[2], rest[match.end() :]
     if tag == "kernel" and (match := _UPTIME.match(rest.lstrip(" "))):
         rest = rest.lstrip(" ")[match.end() :]
         if stamped.at is None:
-            return replace(stamped, message=rest, host=host, tag=tag, at=float(match[1]), clock="boot")
+            stamped = replace(stamped, at=float(match[1]), clock="boot")
     return replace(stamped, message=rest, host=host, tag=tag)
 
 
