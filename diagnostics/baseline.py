@@ -5,6 +5,7 @@ GPUs is itself noisy (with eight, up to twice too large), so the margin is cappe
 4.7 % that is the widest published spread of GEMM rates inside one healthy node.
 """
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,11 +34,12 @@ class Baseline:
 
 
 def baseline(values: Sequence[float]) -> Baseline | None:
-    """Return the baseline of at least eight values of like GPUs, else None."""
+    """Return the baseline of at least eight finite values of like GPUs, else None."""
+    values = [v for v in values if math.isfinite(v)]
     if len(values) < FEWEST:
         return None
     median = statistics.median(values)
     mad = statistics.median(abs(v - median) for v in values)
     spread = SIGMAS * MAD_TO_SIGMA * mad / abs(median) if median else 0.0
-    margin = min(max(LEAST, spread), MOST)
-    return Baseline(median, median * (1 - margin), median * (1 + margin), len(values))
+    width = min(max(LEAST, spread), MOST) * abs(median)
+    return Baseline(median, median - width, median + width, len(values))

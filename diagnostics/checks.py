@@ -2,32 +2,34 @@
 
 A check is (burn, subject, metric) over all its runs. A reading outside a limit is FAIL and a later
 pass does not erase it; what was owed and not read, or read without any limit, is UNKNOWN; NOT
-SUPPORTED is SKIP only where the platform's spec agrees.
+SUPPORTED is SKIP only where the platform's spec agrees. A run that was not finished can fail a
+check and never pass it.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from rackproof.diagnostics.baseline import FEWEST, baseline
-from rackproof.diagnostics.evidence import Head, Record, gpu_of, sort_of
+from rackproof.diagnostics.baseline import FEWEST
+from rackproof.diagnostics.evidence import Head, Record, gpu_of
 from rackproof.diagnostics.limits import Limit, Limits, Waiver
+from rackproof.diagnostics.peers import Key, Runs, Scale, gather, peer_limits
 from rackproof.diagnostics.verdict import Verdict
 from rackproof.harness.metrics import Metric, metrics
 from rackproof.harness.model import Measurement, Missing, Value, Why
-
-Key = tuple[str, str, str]  # burn, subject, metric
-ALONE = 2  # fewest GPUs whose texts can be compared with one another
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """One judged metric of one subject in one burn. `runs` holds the value of each attempt.
 
-    `failed` says for each of the runs whether it was outside; `limit` and `decided_by` are those
-    of the layer that decided; `cure` says what would make an UNKNOWN judgeable.
+    `attempts` numbers the runs; `failed` says for each whether it was outside; a run without a
+    reading is None in `runs` and neither failed nor passed. `limit` and `decided_by` are those of
+    the layer that decided; `cure` says what would make an UNKNOWN judgeable.
     """
 
     id: str
@@ -43,6 +45,7 @@ class Check:
     decided_by: str | None = None
     cure: str = ""
     waiver: Waiver | None = None
+    attempts: tuple[int, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the contract's JSON object."""
@@ -70,30 +73,10 @@ class Check:
 
 
 def _finite(value: Value | None) -> Value | None:
-    is_float = isinstance(value, float)
-    return str(value) if is_float and not abs(value) < float("inf") else value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-@dataclass(slots=True)
-class _Runs:
-    """What was read of one key, by attempt."""
-
-    values: dict[int, Measurement] = field(default_factory=dict)
-    missing: dict[int, Missing] = field(default_factory=dict)
-
-
-def gather(record: Record) -> dict[Key, _Runs]:
-    """Return all readings by (burn, subject, metric) and attempt."""
-    found: dict[Key, _Runs] = defaultdict(_Runs)
-    for what in record.seen:
-        if isinstance(what, Measurement):
-            found[what.check, what.subject, what.metric].values[what.attempt] = what
-        elif isinstance(what, Missing):
-            found[what.check, what.subject, what.metric].missing[what.attempt] = what
-    return found
-
-
-def owed(head: Head) -> Iterable[Key]:
+def owed(head: Head) -> Iterator[Key]:
     """Yield every check that the plan owes, in the plan's order."""
     for planned in head.plan:
         for sort, names in planned.owes.items():
@@ -102,112 +85,92 @@ def owed(head: Head) -> Iterable[Key]:
                     yield planned.burn, subject, name
 
 
-def _peer_group(head: Head, metric: Metric, subject: str) -> str:
-    """Name the group of like GPUs within which `metric` of `subject` is compared."""
-    gpu = gpu_of(subject)
-    if metric.name == "fabric.clique" and head.domain and head.domain < len(head.gpus):
-        return gpu.rpartition("/")[0]  # domains that are smaller than the rack: the node's own
-    return "" if metric.unit == "text" else head.gpus.get(gpu, "")
-
-
-def peer_limits(head: Head, found: Mapping[Key, _Runs]) -> dict[tuple[str, str, str], Limit]:
-    """Return the rack's own limits by (burn, metric, peer group), from each GPU's first run."""
-    values: dict[tuple[str, str, str], list[Value]] = defaultdict(list)
-    table = metrics()
-    for (burn, subject, name), runs in found.items():
-        if table[name].relative and runs.values:
-            group = _peer_group(head, table[name], subject)
-            values[burn, name, group].append(runs.values[min(runs.values)].value)
-    return {
-        key: limit
-        for key, seen in values.items()
-        if (limit := _peer_limit(table[key[1]], seen)) is not None
-    }
-
-
-def _peer_limit(metric: Metric, values: Sequence[Value]) -> Limit | None:
-    if metric.unit == "text":
-        (common, count), *others = Counter(values).most_common()
-        if len(values) < ALONE or (others and len(values) < FEWEST):
-            return None
-        if others and others[0][1] == count:
-            return None  # a tie: nobody can say who is wrong
-        source = f"most common of {len(values)} like GPUs ({count} have it)"
-        return Limit(metric.name, source, "median", equal=common)
-    numbers = [float(v) for v in values if not isinstance(v, str)]
-    base = baseline([n for n in numbers if n == n])  # noqa: PLR0124 - without NaN
-    if base is None:
-        return None
-    low, high = (base.low, None) if metric.better == "high" else (None, base.high)
-    return Limit(metric.name, base.source, "median", low=low, high=high)
-
-
 @dataclass(frozen=True, slots=True)
-class Scale:
-    """Everything that values are held against: the limits by metric, and the rack's own."""
+class _Read:
+    """The attempts of one key, and in each the worst reading and the limits that it breaks."""
 
-    head: Head
-    by_metric: Mapping[str, Limits]
-    peers: Mapping[tuple[str, str, str], Limit]
-    waivers: Sequence[Waiver] = ()
-
-    @classmethod
-    def of(cls, head: Head, limits: Limits, peers: Mapping[tuple[str, str, str], Limit]) -> "Scale":
-        """Index `limits` by metric."""
-        grouped: dict[str, list[Limit]] = defaultdict(list)
-        for limit in limits.limits:
-            grouped[limit.metric].append(limit)
-        return cls(head, {m: Limits(tuple(g)) for m, g in grouped.items()}, peers, limits.waivers)
-
-    def layers(self, key: Key) -> list[Limit]:
-        """Return the limits that apply to a check, strongest layer first."""
-        burn, subject, name = key
-        metric = metrics()[name]
-        gpu = gpu_of(subject)
-        own = self.by_metric.get(name, Limits()).of(name, subject, self.head.gpus.get(gpu))
-        peer = self.peers.get((burn, name, _peer_group(self.head, metric, subject)))
-        if peer is None or (peer.equal is not None and own):
-            return own
-        return [*own, peer]
+    attempts: tuple[int, ...]
+    values: tuple[Value | None, ...]
+    breaking: tuple[Sequence[Limit], ...]
 
 
-def decide(key: Key, runs: _Runs, scale: Scale, settled: frozenset[int]) -> Check:
-    """Return the check of one key. `settled` holds the attempts of its burn that are complete."""
+def _worst(values: Sequence[Value], layers: Sequence[Limit]) -> tuple[Value, list[Limit]]:
+    for value in values:
+        broken = [limit for limit in layers if not limit.allows(value)]
+        if broken:
+            return value, broken
+    return values[0], []
+
+
+def _read(runs: Runs, layers: Sequence[Limit], due: AbstractSet[int]) -> _Read:
+    attempts = sorted(runs.values.keys() | runs.missing.keys() | due)
+    worst = [_worst(runs.values[a], layers) if a in runs.values else (None, []) for a in attempts]
+    return _Read(tuple(attempts), tuple(v for v, _ in worst), tuple(b for _, b in worst))
+
+
+def decide(
+    key: Key, runs: Runs, scale: Scale, settled: AbstractSet[int], *, due: bool = True
+) -> Check:
+    """Return the check of one key.
+
+    `settled` holds the attempts of its burn that are complete; `due` says that the plan owes it, so
+    that each of them must have read it.
+    """
     burn, subject, name = key
     metric = metrics()[name]
+    must = settled if due else frozenset[int]()
     if not runs.values:
-        return _unread(key, runs, scale.head, metric)
+        return _unread(key, runs, scale.head, must)
     layers = scale.layers(key)
-    attempts = sorted(runs.values.keys() | runs.missing.keys())
-    values = tuple(runs.values[a].value if a in runs.values else None for a in attempts)
-    breaking = [[m for m in layers if v is not None and not m.allows(v)] for v in values]
-    failed = tuple(bool(b) for b in breaking)
-    first = next((i for i, f in enumerate(failed) if f), None)
-    check = Check(burn, subject, name, Verdict.PASS, "", metric.unit, values[0], values, failed)
-    if first is not None:
-        limit = breaking[first][0]
-        return replace(
-            check,
-            verdict=Verdict.FAIL,
-            value=values[first],
-            limit=limit,
-            decided_by=limit.layer,
-            message=f"{_show(values[first], metric)} is outside {_bounds(limit, metric)}"
-            f" ({limit.source}), {sum(failed)} of {len(values)} runs",
-        )
-    if not layers:
-        return replace(check, verdict=Verdict.UNKNOWN, **_no_limit(metric))
-    limit = layers[0]
-    check = replace(check, limit=limit, decided_by=limit.layer)
-    gap = next((runs.missing[a] for a in attempts if a not in runs.values), None)
-    if gap is not None:
-        return replace(check, verdict=Verdict.UNKNOWN, message=gap.reason, cure=gap.cure)
-    if not settled & runs.values.keys():
-        return replace(check, verdict=Verdict.UNKNOWN, message="cut short", cure="--resume the run")
-    return replace(check, value=next(v for v in values if v is not None), message="within limits")
+    read = _read(runs, layers, must)
+    failed = tuple(bool(b) for b in read.breaking)
+    verdict, limit, decided = Verdict.UNKNOWN, layers[0] if layers else None, 0
+    cure = ""
+    gap = _gap(runs, settled, must)
+    if any(failed):
+        verdict, decided = Verdict.FAIL, failed.index(True)
+        limit = read.breaking[decided][0]
+        message = _says(read, decided, metric)
+    elif not layers:
+        message, cure = _no_limit(metric)
+    elif gap is not None:
+        message, cure = gap
+    elif settled.isdisjoint(runs.values):
+        message, cure = "cut short", "--resume the run"
+    else:
+        verdict, message = Verdict.PASS, "within limits"
+    value = read.values[decided]
+    if value is None:
+        value = next(v for v in read.values if v is not None)
+    return Check(
+        burn,
+        subject,
+        name,
+        verdict,
+        message,
+        metric.unit,
+        value=value,
+        runs=read.values,
+        failed=failed,
+        limit=limit,
+        decided_by=limit.layer if limit else None,
+        cure=cure,
+        attempts=read.attempts,
+    )
 
 
-def _no_limit(metric: Metric) -> dict[str, str]:
+def _gap(runs: Runs, settled: AbstractSet[int], due: AbstractSet[int]) -> tuple[str, str] | None:
+    """Return why a finished run did not read it, and the cure; None where each of them did."""
+    for attempt in sorted(due | (runs.missing.keys() & settled)):
+        missing = runs.missing.get(attempt)
+        if missing is not None:
+            return missing.reason, missing.cure
+        if attempt not in runs.values:
+            return f"run {attempt} ended without a reading", "run it again"
+    return None
+
+
+def _no_limit(metric: Metric) -> tuple[str, str]:
     if metric.relative:
         cure = f"give one with --limits, or burn at least {FEWEST} like GPUs"
     elif metric.name == "gpu.count":
@@ -216,18 +179,29 @@ def _no_limit(metric: Metric) -> dict[str, str]:
         cure = "give one with --limits"
     if metric.unit == "text":
         cure = cure.replace("--limits", f"--limits ([[golden]] item = {metric.name!r})")
-    return {"message": f"no limit is known for {metric.name} here", "cure": cure}
+    return f"no limit is known for {metric.name} here", cure
 
 
-def _unread(key: Key, runs: _Runs, head: Head, metric: Metric) -> Check:
+def _unread(key: Key, runs: Runs, head: Head, due: AbstractSet[int]) -> Check:
     burn, subject, name = key
-    blank = Check(burn, subject, name, Verdict.UNKNOWN, "", metric.unit)
-    if not runs.missing:
-        return replace(blank, message="not run", cure="run it, or --resume the run")
-    gap = runs.missing[max(runs.missing)]
-    if gap.why is Why.NOT_SUPPORTED and name in head.absent:
-        return replace(blank, verdict=Verdict.SKIP, message="the platform has no such reading")
-    return replace(blank, message=gap.reason, cure=gap.cure)
+    unit = metrics()[name].unit
+    gaps = [runs.missing[a] for a in sorted(runs.missing)]
+    verdict = Verdict.UNKNOWN
+    if not gaps:
+        message, cure = (
+            ("no reading", "run it again") if due else ("not run", "run it, or --resume")
+        )
+    elif name in head.absent and all(gap.why is Why.NOT_SUPPORTED for gap in gaps):
+        verdict, message, cure = Verdict.SKIP, "the platform has no such reading", ""
+    else:
+        message, cure = _told(gaps).reason, _told(gaps).cure
+    return Check(burn, subject, name, verdict, message, unit, cure=cure)
+
+
+def _told(gaps: Sequence[Missing]) -> Missing:
+    """Return the latest gap that says more than that there is no such reading."""
+    telling = [gap for gap in gaps if gap.why is not Why.NOT_SUPPORTED]
+    return (telling or gaps)[-1]
 
 
 def _show(value: Value | None, metric: Metric) -> str:
@@ -246,6 +220,26 @@ def _bounds(limit: Limit, metric: Metric) -> str:
     return " and ".join(parts)
 
 
+def _says(read: _Read, decided: int, metric: Metric) -> str:
+    limit = read.breaking[decided][0]
+    failed = sum(bool(broken) for broken in read.breaking)
+    runs = sum(value is not None for value in read.values)
+    return (
+        f"{_show(read.values[decided], metric)} is outside {_bounds(limit, metric)}"
+        f" ({limit.source}), {failed} of {runs} runs"
+    )
+
+
+def serials_of(record: Record) -> dict[str, str]:
+    """Return the serial number of each GPU that said it, the latest where it said several."""
+    latest: dict[str, tuple[int, str]] = {}
+    for what in record.seen:
+        if isinstance(what, Measurement) and what.metric == "gpu.serial":
+            said = (what.attempt, str(what.value))
+            latest[what.subject] = max(said, latest.get(what.subject, said))
+    return {subject: serial for subject, (_, serial) in latest.items()}
+
+
 def all_checks(record: Record, limits: Limits) -> list[Check]:
     """Return every check that is owed or was read, judged, in the plan's order."""
     found = gather(record)
@@ -254,28 +248,26 @@ def all_checks(record: Record, limits: Limits) -> list[Check]:
     settled: dict[tuple[str, str], set[int]] = defaultdict(set)
     for burn, subject, attempt in record.settled:
         settled[burn, subject].add(attempt)
-    serials = {s: str(r.values[max(r.values)].value) for (_, s, m), r in found.items()
-               if m == "gpu.serial" and r.values}
-    table = metrics()
-    keys = dict.fromkeys(owed(head))
-    planned = {p.burn for p in head.plan}
-    extra = [k for k in found if k not in keys and table[k[2]].judged and k[0] in planned]
+    judged = {name for name, metric in metrics().items() if metric.judged}
+    due = dict.fromkeys(key for key in owed(head) if key[2] in judged)
+    extra = [key for key in found if key not in due and key[2] in judged]
+    none, never = Runs(), set[int]()
+    serials = serials_of(record)
+    today = date.fromisoformat(head.today)
     checks = []
-    for key in (*keys, *sorted(extra)):
-        if not table[key[2]].judged:
-            continue
-        owner = key[1] if sort_of(key[1]) != "link" else gpu_of(key[1])
-        done = frozenset(settled.get((key[0], owner), ()))
-        check = decide(key, found.get(key, _Runs()), scale, done)
-        if check.verdict is Verdict.FAIL:
-            waiver = _waived(check, scale.waivers, serials.get(owner), head.today)
+    for key in (*due, *sorted(extra)):
+        done = settled.get((key[0], gpu_of(key[1])), never)
+        check = decide(key, found.get(key, none), scale, done, due=key in due)
+        if check.verdict is Verdict.FAIL and scale.waivers:
+            waiver = _waived(check, scale.waivers, serials.get(gpu_of(key[1])), today)
             check = replace(check, waiver=waiver) if waiver else check
         checks.append(check)
     return checks
 
 
-def _waived(check: Check, waivers: Sequence[Waiver], serial: str | None, on: str) -> Waiver | None:
-    today = date.fromisoformat(on)
+def _waived(
+    check: Check, waivers: Sequence[Waiver], serial: str | None, today: date
+) -> Waiver | None:
     names = (check.id, f"{check.id}.{check.metric}", check.metric)
     return next(
         (w for w in waivers for n in names if w.covers(n, check.subject, serial, today)), None

@@ -29,7 +29,8 @@ class Head:
     `gpus` maps each GPU's subject to its SKU; `links` is how many NVLinks each has (None:
     unknown); `limits` is the plain form of diagnostics.limits.Limits; `today` is the date (ISO)
     on which the run began, against which waivers are held; `absent` names the metrics that the
-    platform's spec says do not exist there; `domain` is how many GPUs one NVLink domain has.
+    platform's spec says do not exist there; `domain` is how many GPUs one NVLink domain has;
+    `switches` is how many NVSwitches each rack has (None: not said).
     """
 
     rack: str
@@ -46,6 +47,7 @@ class Head:
     versions: Mapping[str, str] = field(default_factory=dict)
     absent: Sequence[str] = ()
     domain: int | None = None
+    switches: int | None = None
 
     def subjects(self, sort: str) -> list[str]:
         """Return the planned subjects of a sort: gpu, link, host."""
@@ -59,6 +61,7 @@ class Head:
         raise ValueError(msg)
 
 
+SORTS = ("gpu", "link", "host")
 Settled = tuple[str, str, int]
 
 
@@ -78,10 +81,10 @@ class Record:
 
 def gpu_of(subject: str) -> str:
     """Return the GPU that a link belongs to, and any other subject as it is."""
-    head, _, last = subject.rpartition("/")
-    return head if last.startswith("link") else subject
+    head, sign, last = subject.rpartition("/")
+    return head if sign and last.startswith("link") else subject
 
 
 def sort_of(subject: str) -> str:
-    """Return the sort of a subject in a rack: gpu, link, host, switch, nic, …"""
+    """Return the sort of a subject in a rack: gpu, link, host, switch, nic and so on."""
     return subject.rpartition("/")[2].rstrip("0123456789")

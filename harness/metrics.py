@@ -9,8 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. `better` is high, low or equal; what is not `judged` is only noted; what is
-    `relative` is also held against the rack's own median or most common value."""
+    """One metric. `better` is high, low or equal.
+
+    What is not `judged` is only noted; what is `relative` is also held against the rack's own
+    median or most common value.
+    """
 
     name: str
     unit: str
