@@ -18,7 +18,7 @@ import pynvml
 
 from rackproof.harness.clock import Clock, MachineClock, VirtualClock
 from rackproof.harness.devices import nvml_fabric, nvml_readings
-from rackproof.harness.devices.nvml_fields import field_ids, value
+from rackproof.harness.devices.nvml_fields import counter, field_ids
 from rackproof.harness.errors import (
     DeviceError,
     Lost,
@@ -243,14 +243,14 @@ class NvmlTelemetry:
         """Return the seconds spent so far with the clocks held down for `reason`, cumulative.
 
         `reason` is ``sw_thermal``, ``hw_thermal`` or ``power_brake``. Raises Unsupported where
-        this driver version has no such counter.
+        this driver version has no such counter, DeviceError where it has something else there.
         """
         field = self.driver.fields.get(f"throttled.{reason}")
         if field is None:
             msg = f"{self.subject}: driver {self.driver.version} has no counter throttled.{reason}"
             raise Unsupported(msg)
         try:
-            return value(self.handle, field) / 1e9
+            return counter(self.handle, field) / 1e9
         except pynvml.NVMLError as error:
             raise translated(error, f"{self.subject}: throttled.{reason}") from error
 

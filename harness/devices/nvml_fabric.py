@@ -28,18 +28,17 @@ Handle = Any
 _STATES = ("not-supported", "not-started", "in-progress", "completed")
 _COMPLETED = 3
 _STRUCTS = (
-    ("c_nvmlGpuFabricInfo_v3_t", pynvml.nvmlDeviceGetGpuFabricInfoV),
-    ("c_nvmlGpuFabricInfo_v2_t", pynvml.nvmlDeviceGetGpuFabricInfoV),
-    ("c_nvmlGpuFabricInfo_t", pynvml.nvmlDeviceGetGpuFabricInfo),
+    (pynvml.c_nvmlGpuFabricInfo_v3_t, pynvml.nvmlDeviceGetGpuFabricInfoV),
+    (pynvml.c_nvmlGpuFabricInfo_v2_t, pynvml.nvmlDeviceGetGpuFabricInfoV),
+    (pynvml.c_nvmlGpuFabricInfo_t, pynvml.nvmlDeviceGetGpuFabricInfo),
 )
 _SUMMARIES = {1: "healthy", 2: "unhealthy", 3: "limited-capacity"}
 
 
 def _fabric(handle: Handle) -> Any:
     """Return the newest struct that this driver fills in."""
-    for name, call in _STRUCTS:
-        # The third version came with nvidia-ml-py 13.580.
-        found = getattr(pynvml, name, pynvml.c_nvmlGpuFabricInfo_v2_t)()
+    for struct, call in _STRUCTS:
+        found = struct()
         try:
             call(handle, ctypes.byref(found))
         except pynvml.NVMLError as error:

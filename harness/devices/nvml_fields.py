@@ -113,6 +113,22 @@ def value(handle: Any, field: int, scope: int = 0) -> float:
     return number(found, f"field {field}")
 
 
+def counter(handle: Any, field: int) -> int:
+    """Return a cumulative counter of 64 bits.
+
+    A check on field_ids(): among the ids that moved, counters are 64 bits wide and settings are
+    not, so another width means that the id stands for something else under this driver, which is
+    a DeviceError.
+    """
+    (entry,) = pynvml.nvmlDeviceGetFieldValues(handle, [field])
+    if entry.nvmlReturn != pynvml.NVML_SUCCESS:
+        raise pynvml.NVMLError(entry.nvmlReturn)
+    if entry.valueType != pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG:
+        msg = f"field {field} is no counter under this driver: its version numbers it otherwise"
+        raise DeviceError(msg)
+    return int(number(entry.value.ullVal, f"field {field}"))
+
+
 _MANTISSA_SHIFT, _MANTISSA, _EXPONENT = 8, 0xF, 0xFF
 _ZERO = (15, 255)
 

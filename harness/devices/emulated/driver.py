@@ -194,7 +194,11 @@ def _members() -> dict[str, tuple[int, int]]:
 
 def library_members(library: Path) -> dict[str, tuple[int, int]]:
     """Return the layout as the compiled `library` has it: name -> (offset, size) in bytes."""
-    layout = ctypes.CDLL(str(library)).rackproofLayout
+    try:
+        layout = ctypes.CDLL(str(library)).rackproofLayout
+    except (OSError, AttributeError) as error:
+        msg = f"{library} is no emulated driver that can be loaded here ({error}); delete it"
+        raise DeviceError(msg) from error
     name, offset, size = ctypes.c_char_p(), ctypes.c_uint(), ctypes.c_uint()
     found: dict[str, tuple[int, int]] = {}
     while layout(len(found), *map(ctypes.byref, (name, offset, size))) == 0:

@@ -55,6 +55,13 @@ def test_a_library_of_another_layout_is_refused(monkeypatch):
     matching_library.cache_clear()
 
 
+def test_what_is_no_library_is_refused(tmp_path):
+    (tmp_path / "libnvidia-ml.so.1").write_bytes(b"cut")
+    for path in (tmp_path / "libnvidia-ml.so.1", "libc.so.6"):
+        with pytest.raises(DeviceError, match="no emulated driver that can be loaded"):
+            driver_module.library_members(path)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [

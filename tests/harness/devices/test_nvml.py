@@ -334,6 +334,9 @@ def test_a_power_limit_is_read_back(emulated, gpu):
 def test_seconds_of_throttling(emulated, gpu, driver):
     emulated.rows["throttled_brake_ns"][ROW] = 2_500_000_000
     assert gpu.throttled("power_brake") == 2.5
+    driver.fields = {"throttled.power_brake": 251}  # as before 580.82: smoothing is there now
+    with pytest.raises(DeviceError, match="is no counter under this driver"):
+        gpu.throttled("power_brake")
     driver.fields = {}
     with pytest.raises(Unsupported, match=r"has no counter throttled\.power_brake"):
         gpu.throttled("power_brake")
