@@ -33,8 +33,14 @@ IMPURE_CALLS = frozenset({"open", "print", "input", "exec", "eval", "breakpoint"
 IMPURE_METHODS = frozenset({"now", "today", "utcnow", "read_csv", "to_csv"})
 DRIVING = "burns checkpoint clock devices launch power readers telemetry training"
 HARDWARE = frozenset(f"rackproof.harness.{part}" for part in DRIVING.split())
-# What a reader returns is a noun: data and nothing else.
-NOUN_OF_READERS = ("rackproof.harness.readers.reading",)
+# Data and nothing else: what a reader returns, and a path that no file system stands behind.
+PURE = (
+    "rackproof.harness.readers.reading",
+    "rackproof.harness.readers.Reading",
+    "rackproof.harness.readers.UNRECOGNISED",
+    "pathlib.PurePath",
+    "pathlib.PurePosixPath",
+)
 
 # These may import the standard library and each other.
 NOUNS = frozenset(f"rackproof.harness.{part}" for part in ("model", "units", "errors", "clock"))
@@ -130,7 +136,7 @@ def impure(module: Module) -> Iterator[tuple[int, str]]:
     if module.room != "diagnostics" or parts[1] in {"suites", "drills"}:
         return
     for line, name in module.imports():
-        if within(name, IMPURE) or (within(name, HARDWARE) and not within(name, NOUN_OF_READERS)):
+        if within(name, (*IMPURE, *HARDWARE)) and not within(name, PURE):
             yield line, f"diagnostics is pure, and imports {name}"
     for node in ast.walk(module.tree):
         if not isinstance(node, ast.Call):
@@ -217,6 +223,8 @@ PLANTED = [
     ("conftest.py", "import diagnostics as d\n", 1, "bare"),
     ("diagnostics/a.py", "import time\n", 1, "pure"),
     ("diagnostics/a.py", "from os import path\n", 1, "pure"),
+    ("diagnostics/a.py", "from pathlib import Path\n", 1, "pure"),
+    ("diagnostics/a.py", "from rackproof.harness.readers import read\n", 1, "pure"),
     ("diagnostics/rules/a.py", "import random\n", 1, "pure"),
     ("diagnostics/a.py", "from rackproof.harness.devices import connect\n", 1, "pure"),
     ("diagnostics/a.py", "def f():\n    return open('x')\n", 2, "open()"),
@@ -254,6 +262,7 @@ def test_a_planted_trespass_is_named(tmp_path, where, source, line, said):
         ("diagnostics/suites/test_a.py", "import time\nfrom rackproof.harness.burns import gemm\n"),
         ("diagnostics/judge.py", "from importlib import resources\nimport rackproof.harness.model"),
         ("diagnostics/a.py", "from rackproof.harness.readers.reading import Reading\n"),
+        ("diagnostics/a.py", "from pathlib import PurePath\n"),
         ("harness/errors.py", "import os\nfrom rackproof.harness.model import Gpu\n"),
         ("tests/harness/test_a.py", f"from {EMULATED} import hbm\nimport rackproof.cli\n"),
     ],
