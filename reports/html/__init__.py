@@ -1,0 +1,1 @@
+"""The report that an engineer signs: one self-contained HTML file."""

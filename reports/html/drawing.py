@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rackproof.diagnostics.evidence import Head, sort_of
+from rackproof.diagnostics.evidence import Head, gpu_of, sort_of
 from rackproof.diagnostics.judge import Judgement
 from rackproof.diagnostics.verdict import Verdict, roll_up
 from rackproof.harness.errors import SpecError
 from rackproof.harness.spec import load, shipped
-from rackproof.reports.words import failing
+from rackproof.reports.words import failing, waived
 
 BELOW = 8 / 18  # share of the compute trays under the switch trays: the usual NVL72 layout
 ASICS_PER_TRAY = 2
@@ -30,6 +30,15 @@ class Part:
     label: str
     verdict: str
     role: str = ""
+    waived: bool = False
+
+    @property
+    def said(self) -> str:
+        """The part in words, for a screen reader."""
+        words = [self.verdict or "not judged by itself"]
+        words += [f"{self.role} of a diagnosis"] if self.role else []
+        words += ["a FAIL is waived"] if self.waived else []
+        return f"{self.subject}: {', '.join(words)}"
 
     @property
     def mark(self) -> str:
@@ -73,6 +82,7 @@ class Verdicts:
         self.found = {subject: str(roll_up(v)) for subject, v in own.items()}
         self.found |= {subject: str(v) for subject, v in judgement.subjects.items()}
         self.roles: dict[str, str] = {}
+        self.waived = {gpu_of(c.subject) for c in waived(judgement)}
         bad = {c.subject for c in failing(judgement)}
         for diagnosis in judgement.diagnoses:
             if self.roles.get(diagnosis.subject) != "root":
@@ -82,7 +92,8 @@ class Verdicts:
 
     def part(self, subject: str, label: str) -> Part:
         """Return the part as it is drawn."""
-        return Part(subject, label, self.found.get(subject, ""), self.roles.get(subject, ""))
+        verdict, role = self.found.get(subject, ""), self.roles.get(subject, "")
+        return Part(subject, label, verdict, role, subject in self.waived)
 
 
 def switches(head: Head, verdicts: Verdicts) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rackproof.diagnostics.checks import Check
+from rackproof.diagnostics.diagnosis import Diagnosis
 from rackproof.diagnostics.evidence import Record, gpu_of, sort_of
 from rackproof.diagnostics.judge import Judgement
 from rackproof.diagnostics.limits import Limit
@@ -43,6 +44,12 @@ def identities(record: Record) -> dict[str, dict[str, str]]:
     return found
 
 
+def _in_words(diagnosis: Diagnosis) -> str:
+    part = COMPONENTS.get(diagnosis.component, diagnosis.component)
+    lasting = PERSISTENCES.get(diagnosis.persistence, diagnosis.persistence)
+    return f"{diagnosis.subject}: {part}, {lasting} ({diagnosis.role} of case {diagnosis.case})"
+
+
 def _text(value: Value | None, unit: str) -> str:
     return visible(shown(value, "flag" if unit == "flag" else ""), 100)
 
@@ -70,9 +77,7 @@ class Evidence:
         self._said(event for event in record.seen if isinstance(event, Event))
         for diagnosis in judgement.diagnoses:
             body = [
-                f"{diagnosis.subject}: {COMPONENTS.get(diagnosis.component, diagnosis.component)}"
-                f", {PERSISTENCES.get(diagnosis.persistence, diagnosis.persistence)}"
-                f" ({diagnosis.role} of case {diagnosis.case})",
+                _in_words(diagnosis),
                 ACTIONS.get(diagnosis.action, diagnosis.action),
                 *diagnosis.because,
             ]

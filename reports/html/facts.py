@@ -5,44 +5,30 @@ differ in their place alone stand in one row with the places in short.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from datetime import date
-from typing import Any
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
 
-from rackproof.diagnostics.checks import Check, gather, peer_limits
 from rackproof.diagnostics.diagnosis import Diagnosis
-from rackproof.diagnostics.evidence import Record, gpu_of, sort_of
+from rackproof.diagnostics.evidence import Record, gpu_of
 from rackproof.diagnostics.judge import Judgement
 from rackproof.diagnostics.limits import Limit, from_record
+from rackproof.diagnostics.peers import gather, peer_limits
 from rackproof.diagnostics.verdict import Verdict
+from rackproof.harness.burns.table import BURNS
 from rackproof.harness.metrics import metrics
 from rackproof.reports.html.evidence import IDENTITY, identities
-from rackproof.reports.words import (
-    ACTIONS,
-    COMPONENTS,
-    PERSISTENCES,
-    bounds,
-    counted,
-    places,
-    shown,
-)
+from rackproof.reports.rows import LAYERS, Row
+from rackproof.reports.words import ACTIONS, COMPONENTS, PERSISTENCES, bounds, counted, places
 
-LAYERS = {
-    "user": "your limits file",
-    "achieved": "achieved by this SKU",
-    "platform": "this rack's description",
-    "median": "this rack's own median",
-    "spec": "specification",
-}
+SURE = 0.995  # from here on a rounded share would read 100%
 MOST_REASONS = 12  # of one diagnosis; the record holds them all
-Row = dict[str, Any]
 
 
 def ran(record: Record, judgement: Judgement, span: tuple[str, str] | None) -> list[Row]:
     """Return what was run on what, as labels and values."""
     head = record.head
     skus = Counter(head.gpus.values())
-    began, ended = span or (f"{head.today} (time of day not given)", "")
+    began, ended = map(_moment, span) if span else (f"{head.today} (time of day not given)", "")
     if not record.ended:
         last = f"; last line {ended}" if ended else ""
         ended = f"no end: the run was cut short or is still going{last}"
@@ -64,6 +50,15 @@ def ran(record: Record, judgement: Judgement, span: tuple[str, str] | None) -> l
     return [{"label": label, "value": value} for label, value in rows]
 
 
+def _moment(text: str) -> str:
+    """Return an ISO time as a person writes it, in UTC; what is none stays as it is."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def coverage(record: Record, judgement: Judgement) -> list[Row]:
     """Return, by burn: planned, judged, and how many of each verdict."""
     by_burn: dict[str, Counter[str]] = {p.burn: Counter() for p in record.head.plan}
@@ -77,6 +72,7 @@ def coverage(record: Record, judgement: Judgement) -> list[Row]:
         total = sum(count.values()) - count["SKIP"]
         rows.append({
             "burn": burn,
+            "about": BURNS[burn].summary if burn in BURNS else "",
             "on": ", ".join(
                 counted(len(record.head.subjects(sort)), sort if sort != "gpu" else "GPU")
                 for sort in (of.owes if of else ())
@@ -87,56 +83,6 @@ def coverage(record: Record, judgement: Judgement) -> list[Row]:
             **{word: count[word] for word in ("PASS", "FAIL", "UNKNOWN", "SKIP", "waived")},
         })  # fmt: skip
     return rows
-
-
-def _values(check: Check) -> str:
-    return ", ".join(shown(v, "flag" if check.unit == "flag" else "") for v in check.runs)
-
-
-def findings(checks: Iterable[Check]) -> list[Row]:
-    """Return rows of FAIL checks: value beside limit and source; equal links in one row."""
-    same: dict[tuple[object, ...], list[Check]] = {}
-    for check in checks:
-        own = gpu_of(check.subject) if sort_of(check.subject) == "link" else check.subject
-        key = (check.id, own, check.metric, check.value, check.runs, check.limit)
-        same.setdefault(key, []).append(check)
-    rows = []
-    for group in same.values():
-        check = group[0]
-        rows.append({
-            "verdict": str(check.verdict),
-            "burn": check.id,
-            "subject": gpu_of(check.subject),
-            "place": places(c.subject for c in group)[0],
-            "metric": check.metric,
-            "about": metrics()[check.metric].about,
-            "value": shown(check.value, check.unit),
-            "runs": _values(check),
-            "failed": f"{sum(check.failed)} of {len(check.failed)}",
-            "limit": bounds(check.limit) if check.limit else "–",
-            "layer": LAYERS.get(check.decided_by or "", check.decided_by or ""),
-            "source": check.limit.source if check.limit else "",
-            "waiver": check.waiver,
-        })  # fmt: skip
-    return rows
-
-
-def gaps(checks: Iterable[Check]) -> list[Row]:
-    """Return rows of what could not be judged, by burn, reason and cure."""
-    same: dict[tuple[str, str, str], list[Check]] = {}
-    for check in checks:
-        same.setdefault((check.id, check.message, check.cure), []).append(check)
-    return [
-        {
-            "burn": burn,
-            "reason": reason,
-            "cure": cure,
-            "places": places(c.subject for c in group),
-            "metrics": list(dict.fromkeys(c.metric for c in group)),
-            "count": len(group),
-        }
-        for (burn, reason, cure), group in same.items()
-    ]
 
 
 def limits(record: Record, judgement: Judgement) -> tuple[list[Row], list[Row]]:
@@ -204,28 +150,30 @@ def waivers(record: Record, judgement: Judgement) -> list[Row]:
 
 def cases(diagnoses: Sequence[Diagnosis]) -> list[Row]:
     """Return the diagnoses by case: the root in plain words, then its victims in short."""
-    rows = []
-    for case in dict.fromkeys(d.case for d in diagnoses):
-        own = [d for d in diagnoses if d.case == case]
-        victims = [d for d in own if d.role != "root"]
-        for root in (d for d in own if d.role == "root"):
-            rows.append({
-                "case": case,
-                "subject": root.subject,
-                "part": gpu_of(root.subject),
-                "serial": root.serial,
-                "component": COMPONENTS.get(root.component, root.component),
-                "persistence": root.persistence,
-                "lasting": PERSISTENCES.get(root.persistence, root.persistence),
-                "action": root.action,
-                "next": ACTIONS.get(root.action, root.action),
-                "confidence": f"{root.confidence:.0%}" if root.confidence < 0.995 else "over 99%",  # noqa: PLR2004 - rounds to 100
-                "because": root.because[:MOST_REASONS],
-                "more": max(len(root.because) - MOST_REASONS, 0),
-                "victims": places(d.subject for d in victims),
-                "victim_count": len(victims),
-            })  # fmt: skip
-    return rows
+    victims: dict[int, list[str]] = {}
+    for diagnosis in diagnoses:
+        if diagnosis.role != "root":
+            victims.setdefault(diagnosis.case, []).append(diagnosis.subject)
+    return [
+        {
+            "case": root.case,
+            "subject": root.subject,
+            "part": gpu_of(root.subject),
+            "serial": root.serial,
+            "component": COMPONENTS.get(root.component, root.component),
+            "persistence": root.persistence,
+            "lasting": PERSISTENCES.get(root.persistence, root.persistence),
+            "action": root.action,
+            "next": ACTIONS.get(root.action, root.action),
+            "confidence": f"{root.confidence:.0%}" if root.confidence < SURE else "over 99%",
+            "because": root.because[:MOST_REASONS],
+            "more": max(len(root.because) - MOST_REASONS, 0),
+            "victims": places(victims.get(root.case, ())),
+            "victim_count": len(victims.get(root.case, ())),
+        }
+        for root in sorted(diagnoses, key=lambda d: d.case)
+        if root.role == "root"
+    ]
 
 
 def gpus(record: Record, judgement: Judgement) -> list[Row]:

@@ -22,6 +22,7 @@ from rackproof.reports.html import facts
 from rackproof.reports.html.drawing import MARKS, drawings
 from rackproof.reports.html.evidence import Evidence, embedded
 from rackproof.reports.read import record_files
+from rackproof.reports.rows import findings, gaps
 from rackproof.reports.words import failing, headline, unknown, visible, waived
 
 # What reports.read.fingerprint computes, for a shell; the controller's file first, then by name.
@@ -33,7 +34,7 @@ MOST_PROBLEMS = 50
 
 
 def span(run: Path) -> tuple[str, str] | None:
-    """Return when a run's first and last record lines were written (ISO, UTC), if it can be read."""
+    """Return when a run's first and last record lines were written (ISO, UTC), if readable."""
     stamps = [text for path in record_files(run) for text in _ends(path)]
     return (min(stamps), max(stamps)) if stamps else None
 
@@ -113,7 +114,7 @@ def render(
 
 
 def _context(record: Record, judgement: Judgement) -> dict[str, Any]:
-    failed, held, gaps = failing(judgement), waived(judgement), unknown(judgement)
+    failed, held, unread = failing(judgement), waived(judgement), unknown(judgement)
     skipped = [c for c in judgement.checks if c.verdict is Verdict.SKIP]
     stated, golden = facts.limits(record, judgement)
     source = record.head.source
@@ -127,14 +128,14 @@ def _context(record: Record, judgement: Judgement) -> dict[str, Any]:
         "more_problems": max(len(judgement.problems) - MOST_PROBLEMS, 0),
         "cases": facts.cases(judgement.diagnoses),
         "racks": drawings(record.head, judgement),
-        "failed": facts.findings(failed),
-        "held": facts.findings(held),
-        "unknown": facts.gaps(gaps),
-        "skipped": facts.gaps(skipped),
+        "failed": findings(failed),
+        "held": findings(held),
+        "unknown": gaps(unread),
+        "skipped": gaps(skipped),
         "counts": {
             "failed": len(failed),
             "held": len(held),
-            "unknown": len(gaps),
+            "unknown": len(unread),
             "skipped": len(skipped),
         },
         "planned": judgement.planned,

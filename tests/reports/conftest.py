@@ -10,7 +10,7 @@ from rackproof.diagnostics.evidence import Head, Planned, Record, Settled
 from rackproof.diagnostics.judge import Judgement, judge
 from rackproof.diagnostics.limits import Limit, Limits, parse, shipped
 from rackproof.harness.metrics import metrics
-from rackproof.harness.model import Event, Measurement, Missing, Seen, Value
+from rackproof.harness.model import Event, Measurement, Missing, Seen, Value, Why
 from rackproof.harness.platform import absent, platform_limits
 from rackproof.harness.spec import RackSpec, load
 
@@ -78,9 +78,10 @@ def _constants(spec: RackSpec) -> dict[str, Value]:
 
 def _head(case: Case, spec: RackSpec) -> Head:
     limits = [*shipped()]
-    for bound in platform_limits(spec):
-        limits.append(Limit(bound.metric, bound.source, "platform", bound.low, bound.high,
-                            bound.equal, bound.subject))
+    limits += [
+        Limit(b.metric, b.source, "platform", b.low, b.high, b.equal, b.subject)
+        for b in platform_limits(spec)
+    ]
     waivers: Sequence[object] = ()
     if case.limits:
         own = parse(case.limits, "limits.toml")
@@ -134,7 +135,9 @@ def record_of(case: Case) -> Record:
                     value: Value = usual[name]
                     if name == "gemm.fp32.rate":
                         value = 60.0 + draw.gauss(0, 0.3)
-                    if name not in head.absent and key not in gone:
+                    if name in head.absent:
+                        seen.append(Missing(*key, Why.NOT_SUPPORTED, "not supported"))
+                    elif key not in gone:
                         seen += _measured(key, case.runs.get(key, [value]))
     return Record(head, seen, frozenset(settled), case.ended, tuple(case.problems))
 
@@ -186,8 +189,6 @@ def failing() -> Callable[..., Case]:
     """A case with a stuck bit, a waived hot GPU, a gap, a dark link and an XID."""
 
     def build(rack: str = "gb300-nvl72", trays: int | None = 2) -> Case:
-        from rackproof.harness.model import Why  # noqa: PLC0415 - only here
-
         bad = "rack0/tray00/gpu1"
         return Case(
             rack=rack,
