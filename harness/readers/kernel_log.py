@@ -28,8 +28,10 @@ NEAR_LINES = 4
 MOST_EVENTS, MOST_PER_KEY = 20_000, 500
 _SHOWN = ("cause", "action", "unit", "severity", "register", "status", "link", "place", "mig",
           "stage", "device")  # fmt: skip
-_RELATIVE_LINE = re.compile(rb"^\[ {0,8}\+ {0,8}(\d{1,9}\.\d{3,9})\]", re.MULTILINE)
-_MINUTE_LINE = re.compile(rb"^\[([A-Z][a-z]{2}) ?(\d{1,2}) (\d\d):(\d\d)\]", re.MULTILINE)
+_STEP = re.compile(
+    rb"^\[(?: {0,8}\+ {0,8}(\d{1,9}\.\d{3,9})|([A-Z][a-z]{2}) ?(\d{1,2}) (\d\d):(\d\d))\]",
+    re.MULTILINE,
+)
 
 
 @dataclass(slots=True)
@@ -176,11 +178,12 @@ def _event(going: _Open, *, several: bool) -> Event:
 
 def _relative(log: _Log, chunk: bytes, start: int, end: int) -> None:
     """Move the clock of a log that writes only differences over `chunk[start:end]`."""
-    part = chunk[start:end]
-    log.relative += sum(float(d) for d in _RELATIVE_LINE.findall(part))
-    for name, day, hour, minute in _MINUTE_LINE.findall(part):
-        month = month_of(name.decode()) or 1
-        at = ((month * 31 + int(day)) * 24 + int(hour)) * 3600.0 + int(minute) * 60
+    for match in _STEP.finditer(chunk, start, end):
+        if match[1]:
+            log.relative += float(match[1])
+            continue
+        month = month_of(match[2].decode()) or 1
+        at = ((month * 31 + int(match[3])) * 24 + int(match[4])) * 3600.0 + int(match[5]) * 60
         if log.minute is None:
             log.minute = at - log.relative
         log.relative = max(log.relative, at - log.minute)

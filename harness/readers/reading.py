@@ -19,7 +19,7 @@ class Reading:
 
     `records` counts what was read: lines of a log, GPUs of a query. `aliases` maps other names of
     a device (``gpu3``, ``mlx5_0``) to its ``pci:`` subject, `serials` and `uuids` map a subject to
-    what it carries. `host` is the machine's name where the file tells one and only one; otherwise subjects
+    what it carries. `host` is the machine's name where the file tells one alone; otherwise subjects
     carry ``host:NAME/`` themselves. `named` is False for a file that was met in a folder.
     """
 
