@@ -187,17 +187,21 @@ def local_spec(driver: Driver, expect: RackSpec | None) -> RackSpec:
         msg = "the driver is here and lists no GPU: see dmesg, or say what is due with --expect"
         raise NotPresent(msg)
     part, links = _part(NvmlTelemetry(driver, handles[0], "gpu0"))
-    place = "rack0/tray00"
-    gpus = tuple(Gpu(f"{place}/gpu{n}", 0, 0, n, part.key) for n in range(driver.count()))
+    return _as_it_is(part, links, driver.count())
+
+
+def _as_it_is(part: Sku, links: int | None, gpus: int) -> RackSpec:
+    """Return the spec of a machine of which nobody said what it ought to be."""
+    tray = tuple(Gpu(f"rack0/tray00/gpu{n}", 0, 0, n, part.key) for n in range(gpus))
     return RackSpec(
         name=LOCAL,
         generation="",
         source="real",
         identity=LOCAL,
-        trays=(Tray(0, 0, gpus, None, None),),
+        trays=(Tray(0, 0, tray, None, None),),
         switches=("rack0/switch00",) if links else (),
         links_per_gpu=links,
-        domain=len(gpus),
+        domain=gpus,
         sku=part,
         power=Power(),
         cooling="air",

@@ -42,6 +42,8 @@ HBM_HOTTER_C = 4
 """How much hotter than the die the memory reads: assumed."""
 _FP32_OF_PEAK, _HBM_OF_PEAK = 0.75, 0.82
 
+_LOST = int(Flag.LOST)
+
 # NVML's clocks event reasons.
 IDLE, POWER_CAP, SLOWDOWN, THERMAL, BRAKE = 0x1, 0x4, 0x8, 0x40, 0x80
 
@@ -68,8 +70,8 @@ class Effect(Protocol):
     def end(self) -> None:
         """The run is over."""
 
-    def due(self, now: float) -> float:
-        """Return the seconds until the fault changes by itself; inf for never."""
+    def due(self, now: float, utilisation: float) -> float:
+        """Return the seconds under this load until the fault changes by itself; inf for never."""
         ...
 
     def passed(self, now: float, seconds: float, utilisation: float) -> None:
@@ -164,7 +166,7 @@ class EmulatedGpu:
         self.check()
         while left > 0.0:
             now = self.clock.now()
-            step = min([left, *(effect.due(now) for effect in self.effects)])
+            step = min([left, *(effect.due(now, utilisation) for effect in self.effects)])
             if step > 0.0:
                 self._enforce_limit()
                 done += self.die.advance(step, utilisation) * step
@@ -178,7 +180,7 @@ class EmulatedGpu:
 
     def check(self) -> None:
         """Raise Lost when the GPU has fallen off the bus."""
-        if self.row["flags"] & Flag.LOST:
+        if self.row["flags"] & _LOST:
             msg = f"{self.gpu.subject} is lost"
             raise Lost(msg)
 
@@ -193,7 +195,7 @@ class EmulatedGpu:
         """End the run: the load is gone."""
         for effect in self.effects:
             effect.end()
-        if not self.row["flags"] & Flag.LOST:
+        if not self.row["flags"] & _LOST:
             self.die.advance(0.0, 0.0)
             self.sync()
 

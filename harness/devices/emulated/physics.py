@@ -145,13 +145,12 @@ class Die:
     def settle_seconds(self) -> float:
         """Return how long the die must idle to be settled, at most SETTLE_CAP_S.
 
-        After any load at least as long as the averaging power sensor remembers.
+        At least as long as the averaging power sensor remembers.
         """
         above = abs(self.temperature - self.idle_temperature)
-        if above == 0.0 and self.utilisation == 0.0:
-            return 0.0
         tau = TAU_HEAT_S * self._cooling
-        wait = tau * math.log(max(above, SETTLED_C) / SETTLED_C)
+        # Power lags behind the load, so the heat begins to fall that much later.
+        wait = tau * math.log(max(above, SETTLED_C) / SETTLED_C) + 2.0 * TAU_POWER_S
         return min(SETTLE_CAP_S, max(AVERAGE_S, wait))
 
     def rest(self) -> None:

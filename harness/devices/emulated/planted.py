@@ -1,118 +1,28 @@
 """The faults that can be planted into an emulated GPU: a class for each kind, a few lines each.
 
 In: a Fault (faults.py) and the GPU that it is on. Out: a changed row, memory, die or product, and
-a count of how often that was felt. Adding a kind is a class here, an entry in KINDS, and
-``available = true`` in faults.toml. When a fault acts is the business of strikes.py.
+a count of how often that was felt. Adding a kind is a class here (those of single HBM words are in
+planted_memory.py), an entry in KINDS, and ``available = true`` in faults.toml. When a fault acts
+is the business of strikes.py.
 """
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from rackproof.harness.devices.emulated import cells, draw
+from rackproof.harness.devices.emulated import draw
 from rackproof.harness.devices.emulated.compute import LANES, OutputFault
 from rackproof.harness.devices.emulated.driver_state import CORRECTED, Flag, sensor_of
 from rackproof.harness.devices.emulated.gpu import EmulatedGpu
+from rackproof.harness.devices.emulated.planted_memory import BitFlip, StuckBits, Uncorrectable
 from rackproof.harness.devices.emulated.rows import Constants, fill_links, part_fields
-from rackproof.harness.devices.emulated.strikes import Kind, Plan, Strike
+from rackproof.harness.devices.emulated.strikes import TICK_S, Kind, Plan, Strike
 from rackproof.harness.errors import SpecError
 from rackproof.harness.faults import Fault
 from rackproof.harness.skus import sku
 
-WORD_BITS = 64
-IN_REACH = 0.9
-"""Faulty words lie in the first 90 % of the free memory, the least that a memory burn covers."""
 THROTTLED_SHARE = 0.1
 """Share of its dynamic power that a GPU with thermal-throttle can get rid of."""
-
-
-class MemoryFault(Strike):
-    """Faults of single words; they fire when a store or a read meets them."""
-
-    def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
-        super().__init__(gpu, fault, plan)
-        self._live: list[cells.Planted] = []
-
-    def cell_faults(self) -> list[cells.Fault]:
-        """Return the cells' faults to plant."""
-        raise NotImplementedError
-
-    def on(self) -> None:
-        """Plant them."""
-        self._live = [self.gpu.hbm.plant(fault) for fault in self.cell_faults()]
-
-    def off(self) -> None:
-        """Take them away; their counts stay."""
-        self._fired = self.fired
-        for planted in self._live:
-            self.gpu.hbm.lift(planted)
-        self._live = []
-
-    @property
-    def fired(self) -> int:
-        """How many stores and reads were changed."""
-        return self._fired + sum(planted.fired for planted in self._live)
-
-    def sites(self, count: int, bits: int) -> list[tuple[int, int]]:
-        """Draw `count` words (their byte addresses) and `bits` wrong bits in each (a mask)."""
-        words = max(count, int(self.gpu.hbm.size * IN_REACH) // 8)
-        chosen: dict[int, int] = {}
-        tried = 0
-        while len(chosen) < count:
-            word = draw.below(words, *self.plan.name("word", tried))
-            chosen.setdefault(8 * word, self._mask(bits, word))
-            tried += 1
-        return list(chosen.items())
-
-    def _mask(self, bits: int, word: int) -> int:
-        order = sorted(range(WORD_BITS), key=lambda b: draw.word(*self.plan.name("bit", word, b)))
-        return sum(1 << bit for bit in order[:bits])
-
-    def _value(self, address: int, mask: int) -> int:
-        """Draw what the bits are stuck at: all at 0, or all at 1.
-
-        Every memory burn writes each word and its inverse, so one of the two is met by all bits
-        of the mask when a burn writes constants, and at least one bit by any pattern.
-        """
-        return mask if draw.below(2, *self.plan.name("value", address)) else 0
-
-
-class StuckBits(MemoryFault):
-    """hbm-stuck-bit."""
-
-    def cell_faults(self) -> list[cells.Fault]:
-        """Return `count` words with `bits` stuck bits each."""
-        count, bits = (int(self.fault.parameters[key]) for key in ("count", "bits"))
-        return [
-            cells.StuckBits(address, mask, self._value(address, mask))
-            for address, mask in self.sites(count, bits)
-        ]
-
-
-class Uncorrectable(MemoryFault):
-    """hbm-uncorrectable: the driver makes XIDs and a pending remap of what the memory reports."""
-
-    def cell_faults(self) -> list[cells.Fault]:
-        """Return one word with `bits` stuck bits."""
-        return [
-            cells.Uncorrectable(address, mask, self._value(address, mask))
-            for address, mask in self.sites(1, int(self.fault.parameters["bits"]))
-        ]
-
-
-class BitFlip(MemoryFault):
-    """hbm-bit-flip: armed when a run begins, it strikes after the next store to its word."""
-
-    def cell_faults(self) -> list[cells.Fault]:
-        """Return one flip of `bits` bits in one word."""
-        bits = int(self.fault.parameters["bits"])
-        return [cells.FlipOnce(address, mask) for address, mask in self.sites(1, bits)]
-
-    def began(self) -> None:
-        """Arm it again where it struck in a run before."""
-        if any(planted.fired for planted in self._live):
-            self.off()
-            self.on()
 
 
 class RowFault(Strike):
@@ -232,7 +142,10 @@ class SlowGpu(Strike):
 
 
 class GpuLost(Strike):
-    """gpu-lost: at its time, in the middle of whatever runs, the GPU answers no more: XID 79."""
+    """gpu-lost: at its time, in the middle of a load, the GPU answers no more: XID 79.
+
+    Where the time comes while the GPU idles, it is lost in the next load.
+    """
 
     def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
         super().__init__(gpu, fault, plan)
@@ -249,16 +162,18 @@ class GpuLost(Strike):
         self._lost = False
         self.gpu.row["flags"] &= ~Flag.LOST & 0xFFFFFFFF
 
-    def due(self, now: float) -> float:
-        """Return the seconds until it is lost, or comes back."""
-        if not self.active or self._lost:
-            return super().due(now)
-        return min(super().due(now), max(0.0, self._at - now))
+    def due(self, now: float, utilisation: float) -> float:
+        """Return the seconds until it is lost, or comes back; an idle GPU is not lost."""
+        stops = super().due(now, utilisation)
+        if not self.active or self._lost or utilisation == 0.0:
+            return stops
+        return min(stops, max(0.0, self._at - now))
 
     def worked(self, seconds: float, utilisation: float) -> None:
         """Lose it when its time has come."""
-        del seconds, utilisation
-        if not self._lost and self.gpu.clock.now() >= self._at - 1e-9:
+        del seconds
+        late = self.gpu.clock.now() >= self._at - TICK_S
+        if late and utilisation > 0.0 and not self._lost:
             self.gpu.xid(79, "GPU has fallen off the bus")
             self._lose()
             self.count()

@@ -22,7 +22,8 @@ from rackproof.harness.devices.emulated.gpu import EmulatedGpu
 from rackproof.harness.faults import Fault
 from rackproof.harness.spec import RackSpec
 
-_TICK = 1e-9  # s; a time that is nearer than this has come
+TICK_S = 1e-9
+"""A time that is nearer than this has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +117,9 @@ class Strike:
         if self.once or self._rate < 1.0:
             self._switch(on=False)
 
-    def due(self, now: float) -> float:
+    def due(self, now: float, utilisation: float) -> float:
         """Return the seconds until it stops by itself."""
+        del utilisation
         return max(0.0, self._until - now) if self.active else math.inf
 
     def passed(self, now: float, seconds: float, utilisation: float) -> None:
@@ -125,11 +127,11 @@ class Strike:
         if not self.active:
             return
         self.worked(seconds, utilisation)
-        if now >= self._until - _TICK:
+        if now >= self._until - TICK_S:
             self._switch(on=False)
 
     def _strikes(self, check: str, attempt: int) -> bool:
-        if self.spent or self.gpu.clock.now() >= self._until - _TICK:
+        if self.spent or self.gpu.clock.now() >= self._until - TICK_S:
             return False
         return self._rate >= 1.0 or draw.uniform(*self.plan.name(check, attempt)) < self._rate
 
