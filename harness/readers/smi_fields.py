@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from rackproof.harness.model import Event, Measurement, Missing, Value, Why
 from rackproof.harness.readers.places import pci, plain
 
-UINT32, UINT64 = (1 << 32) - 1, (1 << 64) - 1
+UINT32, UINT64 = float(1 << 32), float(1 << 64)
+SMALL = 1024  # a negative count that was taken as unsigned lies this near to the top
 _NUMBER = re.compile(r"(-?\d{1,20}(?:\.\d{1,9})?)(?: ?x\Z| ([%\w/().]{1,16}))?\s*\Z")
 _FACTORS = {"MIB": 1.0, "MB": 1e6 / 2**20, "KIB": 1 / 1024, "GIB": 1024.0}
 _LOST = ("gpu is lost", "unknown error", "err!", "gpu access blocked")
@@ -124,7 +125,8 @@ def number(text: str, unit: str) -> float | Why:
     if match is None:
         return Why.NO_READING
     value = float(match[1])
-    if value in (UINT32, UINT64, -1.0) or (value < 0 and unit != "C"):
+    wrapped = UINT32 - SMALL <= value < UINT32 or value >= UINT64 - SMALL
+    if wrapped or (value < 0 and unit != "C"):
         return Why.NO_READING
     if unit == "MiB":
         value *= _FACTORS.get((match[2] or "MiB").upper(), 1.0)

@@ -1,0 +1,384 @@
+"""Files of a machine in, one verdict and the right root out."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from rackproof.diagnostics.diagnosis import ACTIONS, COMPONENTS, PERSISTENCES
+from rackproof.diagnostics.offline import judge_inputs
+from rackproof.harness.model import Event, Measurement
+from rackproof.harness.readers import Reading, read, read_all
+
+GPUS = [f"0000:{bus:02x}:00" for bus in (0x19, 0x3B, 0x4C, 0x5D, 0x9B, 0xBB, 0xCB, 0xDB)]
+DBE = "An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer"
+REMAP = "Row Remapper: New row (0x1) marked for remapping, reset gpu to activate."
+NO_ROWS = "Row Remapper Error: (0x1) - All reserved rows for bank are remapped"
+LINK_DOWN = "NETIR_LINK_EVT Fatal XC0 i0 Link 07 (0x00a001c6 0x0 0x0)"
+PEER = "RLW_REMAP Nonfatal XC0 i0 Link -1 (0x00000004 0x00000004 0x0)"
+
+
+def at(seconds, message):
+    return f"[{seconds:12.6f}] {message}"
+
+
+def xid(seconds, gpu, code, message):
+    return at(seconds, f"NVRM: Xid (PCI:{gpu}): {code}, {message}")
+
+
+@pytest.fixture
+def judge(tmp_path):
+    def judge(*lines, name="kern.log"):
+        path = tmp_path / name
+        path.write_text("\n".join([at(0, "Linux version 6.8.0"), *lines]) + "\n")
+        return judge_inputs([read(path)])
+
+    return judge
+
+
+def roots(judgement):
+    return [(d.subject, d.component, d.action) for d in judgement.diagnoses if d.role == "root"]
+
+
+def victims(judgement):
+    return {d.subject for d in judgement.diagnoses if d.role == "victim"}
+
+
+def test_a_quiet_log_passes(judge):
+    found = judge(at(1, "usb 1-1: new device"))
+    assert (found.verdict, found.diagnoses) == ("PASS", ())
+
+
+CASES = {
+    "79 and its directive": (
+        [xid(9, GPUS[0], 79, "pid=1, GPU has fallen off the bus."),
+         at(9.1, f"NVRM: GPU {GPUS[0]}.0: GPU has fallen off the bus."),
+         xid(9.2, GPUS[0], 154, "GPU recovery action changed from 0x0 (None) to 0x2 (x)")],
+        "FAIL", [("pci:0000:19:00.0", "pcie", "reboot-node")]),
+    "154 decides": (
+        [xid(9, GPUS[0], 119, "pid=1, name=a, Timeout after 6s of waiting for RPC response"),
+         xid(9.1, GPUS[0], 154, "GPU recovery action changed from 0x0 (None) to 0x2 (x)")],
+        "FAIL", [("pci:0000:19:00.0", "driver", "reboot-node")]),
+    "154 turns an application fault": (
+        [xid(9, GPUS[0], 31, "pid=1, name=a, MMU Fault"),
+         xid(9.1, GPUS[0], 154, "GPU recovery action changed from 0x0 (None) to 0x2 (x)")],
+        "FAIL", [("pci:0000:19:00.0", "unknown", "reboot-node")]),
+    "154 back to none": (
+        [xid(9, GPUS[0], 154, "GPU recovery action changed from 0x1 (x) to 0x0 (None)")],
+        "PASS", []),
+    "48, 63 and 94 are one incident": (
+        [xid(9, GPUS[0], 48, DBE), xid(9.1, GPUS[0], 63, REMAP),
+         *[xid(9.2, GPUS[0], 94, f"pid=1, name=a, Ch {i:08x}") for i in range(9)],
+         xid(9.4, GPUS[0], 45, "pid=1, name=a, Ch 1"), xid(9.5, GPUS[0], 43, "pid=1, Ch 2")],
+        "FAIL", [("pci:0000:19:00.0", "hbm", "reset-gpu")]),
+    "64 is terminal against 154": (
+        [xid(9, GPUS[0], 64, NO_ROWS),
+         xid(9.1, GPUS[0], 154, "GPU recovery action changed from 0x0 (None) to 0x1 (x)")],
+        "FAIL", [("pci:0000:19:00.0", "hbm", "rma")]),
+    "48 in SRAM": (
+        [xid(9, GPUS[0], 48, "An uncorrectable double bit error (DBE) in SRAM"),
+         xid(9.1, GPUS[0], 172, "Uncorrectable SRAM error")],
+        "FAIL", [("pci:0000:19:00.0", "sram", "reset-gpu")]),
+    "79 over a link code": (
+        [xid(9, GPUS[0], 74, "pid=1, NVLink: fatal error detected on link 3(0x1)"),
+         xid(10, GPUS[0], 79, "GPU has fallen off the bus.")],
+        "FAIL", [("pci:0000:19:00.0", "pcie", "reboot-node")]),
+    "45 alone drives nothing": ([xid(9, GPUS[0], 45, "pid=1, name=a, Ch 1")], "PASS", []),
+    "45 names the lost root": (
+        [xid(9, GPUS[0], 45, "pid=1, name=a, Ch 1 caused by previous Xid 62")],
+        "FAIL", [("pci:0000:19:00.0", "unknown", "reset-gpu")]),
+    "31 is the application's": (
+        [xid(9, GPUS[0], 31, "pid=1, name=a, MMU Fault")],
+        "PASS", [("pci:0000:19:00.0", "app", "restart-app")]),
+    "13 on two GPUs is the application's": (
+        [xid(9, GPUS[0], 13, "pid=1, Graphics SM Warp Exception on (GPC 1, TPC 2, SM 0): x"),
+         xid(39, GPUS[1], 13, "pid=1, Graphics SM Warp Exception on (GPC 1, TPC 2, SM 0): x")],
+        "PASS", [("host:unknown", "app", "restart-app")]),
+    "13 again at one TPC is the chip's": (
+        [xid(9, GPUS[0], 13, "pid=1, Graphics SM Warp Exception on (GPC 1, TPC 2, SM 0): x"),
+         xid(900, GPUS[0], 13, "pid=2, Graphics SM Warp Exception on (GPC 1, TPC 2, SM 1): x")],
+        "FAIL", [("pci:0000:19:00.0", "sm", "field-diag")]),
+    "13 again over many TPCs is not": (
+        [xid(t, GPUS[0], 13, f"pid={t}, Graphics SM Warp Exception on (GPC 1, TPC {i}, SM 0): x")
+         for t in (9, 900) for i in range(6)],
+        "PASS", [("pci:0000:19:00.0", "app", "restart-app")]),
+    "31 again from other processes wants a test": (
+        [xid(t, GPUS[0], 31, f"pid={t}, name=a, MMU Fault") for t in (9, 900)],
+        "UNKNOWN", [("pci:0000:19:00.0", "unknown", "retest")]),
+    "162 and 163 are expected": (
+        [xid(9, GPUS[0], 162, "x"), xid(10, GPUS[0], 163, "x")], "PASS", []),
+    "95 condemns": (
+        [xid(9, GPUS[0], 95, "pid=1, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No")],
+        "FAIL", [("pci:0000:19:00.0", "hbm", "reset-gpu")]),
+    "a code of the future is watched": (
+        [xid(9, GPUS[0], 9876, "words")], "UNKNOWN", [("pci:0000:19:00.0", "unknown", "watch")]),
+    "a nonfatal link error that is to be ignored": (
+        [xid(9, GPUS[0], 144, "SAW_MVB Nonfatal XC0 i0 Link 00 (0x1 0x00000004 0x0)")],
+        "PASS", []),
+    "a bit error warning": (
+        [xid(9, GPUS[0], 149, "NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x226 0x1 0x0)")],
+        "UNKNOWN", [("pci:0000:19:00.0/link03", "nvlink", "watch")]),
+    "one corrected AER": (
+        [at(9, "pcieport 0000:00:03.1: PCIe Bus Error: severity=Corrected, type=x")], "PASS", []),
+    "a storm of corrected AER": (
+        [at(9 + i / 10, "pcieport 0000:00:03.1: PCIe Bus Error: severity=Corrected, type=x")
+         for i in range(40)],
+        "UNKNOWN", [("pci:0000:00:03.1", "pcie", "watch")]),
+    "a fatal AER and the GPU behind the port": (
+        [at(9, "pcieport 0000:00:03.1: PCIe Bus Error: severity=Uncorrected (Fatal), type=x"),
+         at(9.1, "nvidia 0000:19:00.0: AER: can't recover (no error_detected callback)")],
+        "FAIL", [("pci:0000:19:00.0", "pcie", "check-cabling")]),
+    "a corrected DIMM error": (
+        [at(9, "EDAC MC0: 1 CE memory read error on DIMM_A1 (channel:1)")], "PASS", []),
+    "many corrected DIMM errors": (
+        [at(9, "EDAC MC0: 90 CE memory read error on DIMM_A1 (channel:1)")],
+        "UNKNOWN", [("host:unknown", "host", "watch")]),
+    "an uncorrected DIMM error": (
+        [at(9, "EDAC MC0: 1 UE memory read error on DIMM_A1 (channel:1)")],
+        "FAIL", [("host:unknown", "host", "field-diag")]),
+    "a disk": (
+        [at(9, "I/O error, dev nvme2n1, sector 64 op 0x1:(WRITE) flags 0x0")],
+        "FAIL", [("host:unknown", "storage", "field-diag")]),
+    "a port that stays down": (
+        [at(9, "mlx5_core 0000:ab:00.0 mlx5_5: Port: 1 Link DOWN")],
+        "FAIL", [("pci:0000:ab:00.0", "nic", "check-cabling")]),
+    "a port that flaps": (
+        [at(t, f"mlx5_core 0000:ab:00.0 mlx5_5: Port: 1 Link {w}")
+         for t, w in zip(range(9, 99, 9), itertools.cycle(["DOWN", "ACTIVE"]))],
+        "FAIL", [("pci:0000:ab:00.0", "nic", "check-cabling")]),
+    "a port that came back": (
+        [at(9, "mlx5_core 0000:ab:00.0 mlx5_5: Port: 1 Link DOWN"),
+         at(20, "mlx5_core 0000:ab:00.0 mlx5_5: Port: 1 Link ACTIVE")],
+        "UNKNOWN", [("pci:0000:ab:00.0", "nic", "watch")]),
+    "two GPUs fall at once": (
+        [xid(9 + i, gpu, 79, "GPU has fallen off the bus.") for i, gpu in enumerate(GPUS[:2])],
+        "FAIL", [("host:unknown", "pcie", "check-power")]),
+    "a fatal SXid and its Xid 74": (
+        [at(9, "nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 20034, Fatal, Link 28 LTSSM Fault Up"),
+         xid(9.2, GPUS[0], 74, "pid=1, NVLink: fatal error detected on link 3(0x1)")],
+        "FAIL", [("pci:0000:c2:00.0/link28", "nvlink", "reset-gpu")]),
+    "an SXid that is no fault": (
+        [at(9, "nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 10005, Non-fatal, x")], "PASS", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases(judge, name):
+    lines, verdict, expected = CASES[name]
+    found = judge(*lines)
+    assert roots(found) == expected
+    assert found.verdict == verdict
+
+
+def test_what_no_rule_ties_is_a_case_of_its_own_on_the_same_gpu(judge):
+    found = judge(xid(9, GPUS[0], 63, REMAP),
+                  xid(10, GPUS[0], 74, "NVLink: fatal error detected on link 3(0x1)"))  # fmt: skip
+    assert {component for _, component, _ in roots(found)} == {"hbm", "nvlink"}
+    assert len({d.case for d in found.diagnoses}) == 2
+
+
+def test_a_sympathetic_code_a_minute_later_is_not_tied(judge):
+    found = judge(xid(9, GPUS[0], 149, LINK_DOWN), xid(90, GPUS[1], 145, PEER))
+    assert [s for s, *_ in roots(found)] == ["pci:0000:19:00.0/link07", "pci:0000:3b:00.0"]
+
+
+def test_one_root_and_63_victims_over_16_hosts(tmp_path):
+    hosts = [f"n{i:02}" for i in range(16)]
+    for i, host in enumerate(hosts):
+        lines = [f"2026-03-02T04:05:{6 + i % 4:02}Z {host} kernel: NVRM: Xid (PCI:{gpu}): "
+                 + (f"149, {LINK_DOWN}" if (i, j) == (5, 2) else f"145, {PEER}")
+                 for j, gpu in enumerate(GPUS[:4])]  # fmt: skip
+        (tmp_path / f"{host}.log").write_text("\n".join(lines) + "\n")
+    found = judge_inputs(read_all([tmp_path]))
+    assert found.verdict == "FAIL"
+    assert roots(found) == [("host:n05/pci:0000:4c:00.0/link07", "nvlink", "reset-gpu")]
+    assert len(victims(found)) == 63
+    assert all(d.action == "none" for d in found.diagnoses if d.role == "victim")
+
+
+def test_145_everywhere_without_a_root_is_the_fabrics(judge):
+    found = judge(*[xid(9, gpu, 145, PEER.replace("00000004 0x0)", "00000040 0x0)"))
+                    for gpu in GPUS])  # fmt: skip
+    assert [(s, c) for s, c, _ in roots(found)] == [("fabric", "fabric")]
+    assert len(victims(found)) == 8
+
+
+def test_several_switches_have_one_cause(judge):
+    found = judge(*[
+        at(9 + i, f"nvidia-nvswitch{i}: SXid (PCI:0000:c{i}:00.0): 20034, Fatal, Link 2{i} LTSSM")
+        for i in range(4)
+    ])  # fmt: skip
+    assert [(s, c) for s, c, _ in roots(found)] == [("fabric", "fabric")]
+
+
+def test_several_switches_tell_of_the_one_gpu_that_fell(judge):
+    lines = [at(9, f"nvidia-nvswitch{i}: SXid (PCI:0000:c{i}:00.0): 20034, Fatal, Link 2{i} LTSSM")
+             for i in range(4)]  # fmt: skip
+    found = judge(*lines, xid(9.5, GPUS[0], 79, "GPU has fallen off the bus."))
+    assert [s for s, *_ in roots(found)] == ["pci:0000:19:00.0"]
+    assert len(victims(found)) == 4
+
+
+def test_persistence(judge):
+    assert judge(xid(9, GPUS[0], 64, NO_ROWS)).diagnoses[0].persistence == "persistent"
+    again = judge(*[xid(t, GPUS[0], 119, "Timeout") for t in (9, 9000, 99000)])
+    assert again.diagnoses[0].persistence == "intermittent"
+    once = judge(xid(9, GPUS[0], 119, "Timeout"))
+    assert once.diagnoses[0].persistence == "undetermined"
+    boots = judge(xid(9, GPUS[0], 119, "x"), at(0, "Linux version 6.8"), xid(9, GPUS[0], 119, "x"))
+    assert boots.diagnoses[0].persistence == "persistent"
+
+
+def reading(flags, name="q.txt", total=8, **more):
+    measured = [Measurement("nvidia-smi-q", f"pci:{gpu}.0", metric, value, "flag")
+                for i, gpu in enumerate(GPUS[:total]) for metric, value in flags(i).items()]  # fmt: skip
+    return Reading(Path(name), "nvidia-smi-q", total, measurements=tuple(measured), **more)
+
+
+def test_the_same_flag_on_every_gpu_is_the_hosts():
+    found = judge_inputs([reading(lambda _: {"throttle.power_brake": 1})])
+    assert (found.verdict, roots(found)) == ("FAIL", [("host:unknown", "power", "check-power")])
+    assert len(victims(found)) == 8
+
+
+def test_the_flag_on_seven_of_eight_is_not():
+    found = judge_inputs([reading(lambda i: {"throttle.power_brake": int(i > 0)})])
+    assert len(roots(found)) == 7
+    assert not victims(found)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "verdict", "component", "action"),
+    [
+        ("remap.pending", 1, "FAIL", "hbm", "reset-gpu"),
+        ("remap.failure", 1, "FAIL", "hbm", "rma"),
+        ("remap.banks.none", 1, "FAIL", "hbm", "rma"),
+        ("remap.banks.low", 2, "UNKNOWN", "hbm", "watch"),
+        ("remap.rows.uncorrected", 513, "FAIL", "hbm", "rma"),
+        ("sram.threshold", 1, "FAIL", "sram", "rma"),
+        ("ecc.uncorrected.volatile", 2, "FAIL", "hbm", "reset-gpu"),
+        ("retired.pages", 63, "FAIL", "hbm", "rma"),
+        ("thermal.margin", -1, "FAIL", "thermal", "check-cooling"),
+        ("throttle.thermal", 1, "FAIL", "thermal", "check-cooling"),
+        ("throttle.hw_slowdown", 1, "UNKNOWN", "unknown", "watch"),
+        ("fabric.status", "Insufficient Resources", "FAIL", "fabric", "reboot-node"),
+        ("fabric.health", "Unhealthy", "FAIL", "fabric", "reboot-node"),
+        ("fabric.state", "In Progress", "UNKNOWN", "fabric", "retest"),
+        ("recovery.action", "reset", "FAIL", "unknown", "reset-gpu"),
+        ("recovery.action", "reboot", "FAIL", "unknown", "reboot-node"),
+    ],
+)
+def test_one_reading_outside(metric, value, verdict, component, action):
+    found = judge_inputs([reading(lambda i: {metric: value} if i == 3 else {"remap.pending": 0})])
+    assert roots(found) == [("pci:0000:5d:00.0", component, action)]
+    assert found.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("metric", "value"),
+    [("remap.rows.uncorrected", 3), ("ecc.corrected.aggregate", 9), ("fabric.status", "Success"),
+     ("ecc.uncorrected.aggregate", 2), ("throttle.thermal", 0), ("thermal.margin", 5),
+     ("recovery.action", "none"), ("pcie.replays", 120)],
+)  # fmt: skip
+def test_readings_inside(metric, value):
+    found = judge_inputs([reading(lambda _: {metric: value, "remap.pending": 0})])
+    assert (found.verdict, found.diagnoses) == ("PASS", ())
+
+
+@pytest.mark.parametrize(
+    ("narrow", "expected"),
+    [({3}, [("pci:0000:5d:00.0", "pcie", "check-cabling")]), (set(range(8)), [])],
+    ids=["one of eight", "built so"],
+)
+def test_pcie_width_by_peers(narrow, expected):
+    found = judge_inputs([reading(lambda i: {
+        "gpu.name": "X", "pcie.width": 8 if i in narrow else 16, "pcie.width.max": 16,
+        "remap.pending": 0,
+    })])  # fmt: skip
+    assert roots(found) == expected
+
+
+def test_nothing_to_judge_by_is_unknown():
+    found = judge_inputs([reading(lambda _: {"gpu.name": "X"})])
+    assert found.verdict == "UNKNOWN"
+
+
+def test_a_cut_or_an_idle_tool_is_unknown_and_a_fault_in_it_is_not_lost():
+    quiet = reading(lambda _: {"remap.pending": 0}, cut=True)
+    assert judge_inputs([quiet]).verdict == "UNKNOWN"
+    assert judge_inputs([reading(lambda _: {"remap.pending": 0}, worked=False)]).verdict == "UNKNOWN"
+    assert judge_inputs([reading(lambda _: {"remap.failure": 1}, cut=True)]).verdict == "FAIL"
+
+
+def test_unrecognised_counts_when_named_or_alone():
+    good = reading(lambda _: {"remap.pending": 0})
+    named = Reading(Path("x"), problems=("no known kind of file",))
+    met = Reading(Path("x"), problems=("no known kind of file",), named=False)
+    assert judge_inputs([good, named]).verdict == "UNKNOWN"
+    assert judge_inputs([good, met]).verdict == "PASS"
+    assert judge_inputs([met]).verdict == "UNKNOWN"
+    assert judge_inputs([]).verdict == "UNKNOWN"
+
+
+def test_a_mapping_in_one_file_serves_the_others():
+    named = reading(lambda _: {"remap.pending": 0}, aliases={"gpu2": "pci:0000:4c:00.0"},
+                    serials={"pci:0000:4c:00.0": "S2"})  # fmt: skip
+    other = Reading(Path("b"), "nvidia-smi-q", 1,
+                    measurements=(Measurement("q", "gpu2", "remap.failure", 1, "flag"),))  # fmt: skip
+    (only,) = judge_inputs([other, named]).diagnoses
+    assert (only.subject, only.serial) == ("pci:0000:4c:00.0", "S2")
+
+
+def test_different_gpus_at_one_address_are_two_machines():
+    one, two = (
+        reading(lambda _: {"remap.failure": 1}, name, total=1, uuids={"pci:0000:19:00.0": uuid})
+        for name, uuid in (("a.txt", "GPU-1"), ("b.txt", "GPU-2"))
+    )
+    assert [s for s, *_ in roots(judge_inputs([one, two]))] == [
+        "host:a/pci:0000:19:00.0", "host:b/pci:0000:19:00.0"
+    ]  # fmt: skip
+
+
+def test_a_directive_in_a_query_decides_over_a_log(judge):
+    log = Reading(Path("k"), "kernel-log", 1, events=(
+        Event("pci:0000:19:00.0", "xid.119", "Timeout", 9.0, "boot", {"line": 1}),))  # fmt: skip
+    query = reading(lambda i: {"recovery.action": "none" if i else "reboot"})
+    assert roots(judge_inputs([log, query])) == [("pci:0000:19:00.0", "driver", "reboot-node")]
+
+
+def test_the_order_of_files_changes_nothing_but_the_inputs(tmp_path):
+    for i, gpu in enumerate(GPUS[:3]):
+        (tmp_path / f"{i}.log").write_text(
+            xid(9 + i, gpu, (79, 149, 48)[i], (DBE, LINK_DOWN)[i % 2]) + "\n"
+            + xid(11, GPUS[3], 145, PEER) + "\n"
+        )
+    readings = read_all(sorted(tmp_path.iterdir()))
+    answers = set()
+    for order in itertools.permutations(readings):
+        found = judge_inputs(order).as_json()
+        assert [i["path"] for i in found.pop("inputs")] == [str(r.path) for r in order]
+        answers.add(json.dumps(found))
+    assert len(answers) == 1
+
+
+def test_because_names_code_count_and_place(judge):
+    lines = judge(*[xid(9 + i, GPUS[0], 119, "Timeout") for i in range(3)]).diagnoses[0].because
+    assert lines[0].startswith("xid.119 3 times 9.000 s after boot to 11.000 s after boot "
+                               "(kern.log line 2): NVRM: Xid")  # fmt: skip
+
+
+def test_all_words_are_the_contracts():
+    for lines, *_ in CASES.values():
+        text = "\n".join(lines)
+        assert text
+    from rackproof.diagnostics.rules import tables
+
+    rules = [*tables.xids().values(), *(rule for _, rule in tables.sxids().values())]
+    rows = [*tables.toml("kernel.toml").values(), *tables.toml("smi.toml")["rule"],
+            *tables.toml("smi.toml")["event"].values()]  # fmt: skip
+    said = [(r.component, r.action) for r in rules] + [(r["component"], r["action"]) for r in rows]
+    assert {c for c, _ in said} <= set(COMPONENTS)
+    assert {a for _, a in said} <= set(ACTIONS)
+    assert all(row["source"] for row in rows)
+    assert "undetermined" in PERSISTENCES
