@@ -42,7 +42,7 @@ WIDTH = 80
 WIDEST = 110
 SHOWN = 20  # findings, gaps and diagnoses each; the rest is in the record
 REASONS = 5  # of one diagnosis
-SUMMARY_AT = 42  # the column at which a burn's summary begins
+SUMMARY_AT = 43  # the column at which a burn's summary begins
 PATIENCE = 2.0  # seconds that a run may take before a bar is worth its place
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "UNKNOWN": "bold yellow"}
 _ASCII = str.maketrans({"–": "-", "≤": "<=", "≥": ">=", "×": "x", "…": "...", "⟨": "<", "⟩": ">"})
