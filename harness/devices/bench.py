@@ -17,7 +17,7 @@ from rackproof.harness.devices import nvml_readings
 from rackproof.harness.devices.absent import AbsentDevice
 from rackproof.harness.devices.nvml import Driver, Handle, Identity, NvmlTelemetry
 from rackproof.harness.devices.protocol import Device
-from rackproof.harness.errors import DeviceError
+from rackproof.harness.errors import DeviceError, Lost
 from rackproof.harness.model import Gpu
 from rackproof.harness.spec import RackSpec
 
@@ -55,7 +55,6 @@ class Bench:
         self._driver = driver
         self._identities: dict[str, Identity] = {}
         self._telemetry: dict[str, NvmlTelemetry] = {}
-        self._slots: dict[int, str] = {}
         self._gpus = {gpu.subject: gpu for gpu in spec.gpus}
         self.scan()
 
@@ -70,9 +69,9 @@ class Bench:
 
     def scan(self) -> None:
         """Ask the driver again who is there. A lost GPU keeps the slot that it was seen in."""
-        found, kept = self._found()
+        found = self._found()
         slots = place(self.spec, found)
-        self._forget(keep=kept)
+        self._forget(keep=self._lost())
         self.unexpected = [i for (_, i, _), slot in zip(found, slots, strict=True) if not slot]
         for (handle, identity, _), slot in zip(found, slots, strict=True):
             if slot:
@@ -90,33 +89,38 @@ class Bench:
         self._driver.close()
         self.backing.close()
 
-    def _found(self) -> "tuple[list[Found], set[str]]":
-        """Return the GPUs that say who they are, and the slots of those that no longer can."""
+    def _found(self) -> "list[Found]":
+        """Return the GPUs that say who they are."""
         found: list[Found] = []
-        kept: set[str] = set()
         for handle in self._driver.handles():
-            if handle is None:
-                continue
-            identity = _identity(handle)
+            identity = None if handle is None else _identity(handle)
             if identity is not None:
                 found.append((handle, identity, _chassis(handle)))
-            elif address(handle) in self._slots:
-                kept.add(self._slots[address(handle)])
-        return found, kept
+        return found
+
+    def _lost(self) -> set[str]:
+        """Return the slots whose GPU was seen before and now answers that it is lost."""
+        lost = set()
+        for subject, telemetry in self._telemetry.items():
+            try:
+                telemetry.identity()
+            except Lost:
+                lost.add(subject)
+            except DeviceError:
+                continue
+        return lost
 
     def _forget(self, keep: set[str]) -> None:
         for subject in [s for s in self._telemetry if s not in keep]:
             self._telemetry.pop(subject).close()
             self._identities.pop(subject, None)
         self.devices = {s: d for s, d in self.devices.items() if s in keep}
-        self._slots = {a: s for a, s in self._slots.items() if s in keep}
 
     def _seat(self, subject: str, handle: Handle, identity: Identity) -> None:
         clock = self.backing.clock(subject)
         telemetry = NvmlTelemetry(self._driver, handle, subject, clock)
         self._telemetry[subject] = telemetry
         self._identities[subject] = identity
-        self._slots[address(handle)] = subject
         self.devices[subject] = self.backing.device(self._gpus[subject], identity, telemetry)
 
 
@@ -187,8 +191,3 @@ def _chassis(handle: Handle) -> bytes:
         return b""
     start = pynvml.c_nvmlPlatformInfo_v2_t.chassisSerialNumber.offset
     return bytes(platform)[start : start + 16]
-
-
-def address(handle: Handle) -> int:
-    """Return what tells two handles apart."""
-    return ctypes.cast(handle, ctypes.c_void_p).value or 0

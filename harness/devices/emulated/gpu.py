@@ -158,9 +158,10 @@ class EmulatedGpu:
     # --- time --------------------------------------------------------------------------------
 
     def advance(self, seconds: float, utilisation: float = 0.0) -> float:
-        """Let `seconds` pass under a load (0..1); return the mean speed (1 is full clocks).
+        """Let `seconds` pass under a load (0..1); return the mean speed of products.
 
-        Raises Lost when the GPU is, or gets lost on the way; its clock then stands at that time.
+        1 is full clocks and no fault. Raises Lost when the GPU is lost, or gets lost on the way;
+        its clock then stands at that time.
         """
         left, done = seconds, 0.0
         self.check()
@@ -169,14 +170,14 @@ class EmulatedGpu:
             step = min([left, *(effect.due(now, utilisation) for effect in self.effects)])
             if step > 0.0:
                 self._enforce_limit()
-                done += self.die.advance(step, utilisation) * step
+                done += self.die.advance(step, utilisation) * self.slow * step
                 self.clock.advance(step)
                 left -= step
             for effect in self.effects:
                 effect.passed(self.clock.now(), step, utilisation)
             self.check()
         self.sync()
-        return done / seconds if seconds > 0.0 else self.die.speed
+        return done / seconds if seconds > 0.0 else self.die.speed * self.slow
 
     def check(self) -> None:
         """Raise Lost when the GPU has fallen off the bus."""

@@ -85,8 +85,7 @@ class EmulatedPlane:
             key = gpu.noise.key("product")
             outcome = compute.multiply(a, b, precision, errs.fault_of_output, key)
             errs.count(outcome.applied)
-        flops = rate * gpu.slow * speed * seconds
-        return Product(outcome.c, seconds, flops, outcome.repeats_differ)
+        return Product(outcome.c, seconds, rate * speed * seconds, outcome.repeats_differ)
 
     def _rate(self, precision: str) -> float:
         rate = self._gpu.rates.arithmetic.get(precision)

@@ -3,6 +3,7 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from rackproof.harness.devices.emulated.physics import (
     BRAKE_CLOCK,
     GAMMA,
