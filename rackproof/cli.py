@@ -65,10 +65,19 @@ def _commas(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> t
 
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="one JSON object on stdout")
-seed_option = click.option("--seed", type=click.IntRange(0, 2**63 - 1), metavar="N",
-                           help="seed of noise and data; drawn and shown when left out")
-plant_option = click.option("--plant", "plants", multiple=True, metavar="FAULT",
-                            help="KIND@SUBJECT[:key=value,…], into an emulated rack")
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**63 - 1),
+    metavar="N",
+    help="seed of noise and data; drawn and shown when left out",
+)
+plant_option = click.option(
+    "--plant",
+    "plants",
+    multiple=True,
+    metavar="FAULT",
+    help="KIND@SUBJECT[:key=value,…], into an emulated rack",
+)
 
 
 def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:

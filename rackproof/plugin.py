@@ -8,16 +8,29 @@ import pytest
 
 _OPTIONS = (
     ("--rack", {"metavar": "RACK", "help": "burn this rack: a shipped name, a TOML file, local"}),
-    ("--rack-plant", {"metavar": "FAULT", "action": "append", "default": [],
-                      "help": "plant KIND@SUBJECT[:key=value,...] into an emulated rack"}),
+    (
+        "--rack-plant",
+        {
+            "metavar": "FAULT",
+            "action": "append",
+            "default": [],
+            "help": "plant KIND@SUBJECT[:key=value,...] into an emulated rack",
+        },
+    ),
     ("--rack-seed", {"metavar": "N", "type": int, "help": "seed of noise, order and data"}),
-    ("--rack-level", {"metavar": "LEVEL", "default": "quick",
-                      "help": "quick, acceptance or soak"}),
+    ("--rack-level", {"metavar": "LEVEL", "default": "quick", "help": "quick, acceptance or soak"}),
     ("--rack-out", {"metavar": "DIR", "help": "where the record is written"}),
     ("--rack-limits", {"metavar": "FILE", "help": "limits, golden values and waivers (TOML)"}),
     ("--rack-subject", {"metavar": "GLOB", "default": "*", "help": "only GPUs that match"}),
-    ("--rack-only", {"metavar": "ID", "action": "append", "default": [],
-                     "help": "only these burns or families"}),
+    (
+        "--rack-only",
+        {
+            "metavar": "ID",
+            "action": "append",
+            "default": [],
+            "help": "only these burns or families",
+        },
+    ),
     ("--rack-expect", {"metavar": "WHAT", "help": "what ought to be there: gpus=N,driver=V, RACK"}),
     ("--rack-resume", {"action": "store_true", "help": "go on with the run in --rack-out"}),
     ("--rack-verb", {"metavar": "VERB", "default": "burn", "help": "recorded: burn or probe"}),
@@ -29,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that begin with --rack, and the ini key rack."""
     group = parser.getgroup("rackproof", "rackproof: burn a rack of GPUs and judge it")
     for name, how in _OPTIONS:
-        group.addoption(name, **how)  # type: ignore[arg-type]
+        group.addoption(name, **how)
     parser.addini("rack", "the rack to burn, as --rack", default="")
 
 

@@ -11,7 +11,12 @@ from rackproof.diagnostics.judge import judge
 from rackproof.harness.errors import RecordError, SpecError, nearest
 from rackproof.reports.read import fingerprint, is_run, read_run
 
-FORMS = {"html": "report.html", "junit": "junit.xml", "csv": "checks.csv", "parquet": "checks.parquet"}
+FORMS = {
+    "html": "report.html",
+    "junit": "junit.xml",
+    "csv": "checks.csv",
+    "parquet": "checks.parquet",
+}
 
 
 def _text(run: Path, form: str) -> str:

@@ -57,8 +57,10 @@ def test_another_seed_gives_other_noise_and_the_same_serials(cli, tmp_path):
         cli("burn", "hgx-h100", "--seed", seed, "--out", seed, "--json")
         text = (tmp_path / seed / "record.jsonl").read_text()
         rows = [json.loads(line) for line in text.splitlines()]
-        by = {m: [r["value"] for r in rows if r.get("metric") == m]
-              for m in ("gpu.serial", "gemm.fp32.rate")}
+        by = {
+            m: [r["value"] for r in rows if r.get("metric") == m]
+            for m in ("gpu.serial", "gemm.fp32.rate")
+        }
         found.append(by)
     assert found[0]["gpu.serial"] == found[1]["gpu.serial"]
     assert found[0]["gemm.fp32.rate"] != found[1]["gemm.fp32.rate"]

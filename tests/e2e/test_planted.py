@@ -24,8 +24,11 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "who", "component", "lasting", "action"), ROWS,
-                         ids=[row[0].partition("@")[0] + f"-{n}" for n, row in enumerate(ROWS)])
+@pytest.mark.parametrize(
+    ("fault", "who", "component", "lasting", "action"),
+    ROWS,
+    ids=[row[0].partition("@")[0] + f"-{n}" for n, row in enumerate(ROWS)],
+)
 def test_a_planted_fault_gives_its_row(cli, fault, who, component, lasting, action):
     answer = cli("burn", "hgx-h100", "--plant", fault.format(gpu=GPU), "--seed", "11", "--json")
     body = answer.json

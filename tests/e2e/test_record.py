@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +18,7 @@ def large_rack(folder, trays=144):
     path.write_text(
         '[rack]\nname = "large"\ngeneration = "Blackwell Ultra"\nsource = "emulated"\n'
         f'[[tray]]\ncount = {trays}\ngpus = 4\ncpus = 2\nnics = 4\n[gpu]\nsku = "gb300"\n'
-        f'[fabric]\nswitches = 18\nlinks_per_gpu = 18\ndomain = {4 * trays}\n'
+        f"[fabric]\nswitches = 18\nlinks_per_gpu = 18\ndomain = {4 * trays}\n"
         '[cooling]\nkind = "flc"\n'
     )
     return str(path)
@@ -26,8 +27,12 @@ def large_rack(folder, trays=144):
 def start(command, folder, *words):
     """Start the CLI in its own process; returns it."""
     return subprocess.Popen(
-        [*command, *words], cwd=folder, stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*command, *words],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -63,8 +68,11 @@ def test_a_killed_run_keeps_what_it_had_and_goes_on(cli, command, tmp_path):
     assert done.code == 1
     after = (run / "record.jsonl").read_bytes()
     assert after.startswith(before.rpartition(b"\n")[0])
-    keys = [(r["check"], r["subject"], r["attempt"])
-            for r in map(json.loads, after.splitlines()) if r["kind"] == "settled"]
+    keys = [
+        (r["check"], r["subject"], r["attempt"])
+        for r in map(json.loads, after.splitlines())
+        if r["kind"] == "settled"
+    ]
     assert len(keys) == len(set(keys)), "what was settled is not burnt again"
     whole = cli(*words[:-3], "--out", "other", "--json")
     assert done.accused() == whole.accused()
@@ -130,7 +138,7 @@ def test_the_child_dies_with_its_parent(command, tmp_path):
             os.kill(worker, 0)
         except ProcessLookupError:
             return
-        with open(f"/proc/{worker}/stat", encoding="ascii") as file:
-            if file.read().rpartition(")")[2].split()[0] == "Z":
-                return
+        state = Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[0]
+        if state == "Z":
+            return
     pytest.fail("the run goes on without anybody to read it")
