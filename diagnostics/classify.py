@@ -1,9 +1,9 @@
 """From failed checks to diagnoses: which component, how lasting, who is root and who is victim.
 
-Failed checks of one GPU are grouped by component; a group that another one explains (a slow GPU
-that is hot) is not a cause of its own. The same flag on every GPU of a tray is the tray's: the host
-is the root, once, and its GPUs are victims. Persistence comes from the runs of the burns that
-failed: all runs outside is persistent, one of several is transient, more than one is intermittent.
+Failed checks are grouped by cause (groups.py), and what several subjects share is the fault of what
+they share (shared.py): that is the root, once, and they are victims. Persistence comes from the
+runs of the burns that failed: all runs outside is persistent, one of several is transient, more
+than one is intermittent.
 """
 
 import math
@@ -13,8 +13,10 @@ from dataclasses import dataclass
 
 from rackproof.diagnostics.checks import Check
 from rackproof.diagnostics.diagnosis import Diagnosis
-from rackproof.diagnostics.evidence import Head, gpu_of, sort_of
+from rackproof.diagnostics.evidence import Head, gpu_of
+from rackproof.diagnostics.groups import FOLLOWS, Group, groups_of
 from rackproof.diagnostics.rules.xid import cause_of
+from rackproof.diagnostics.shared import Shared, shared
 from rackproof.harness.metrics import metrics
 from rackproof.harness.model import Event
 
@@ -22,40 +24,15 @@ from rackproof.harness.model import Event
 FAIL_LLR = math.log(0.95 / 0.02)
 PASS_LLR = math.log(0.05 / 0.98)
 FEWEST_FAILS = 2  # one failed run alone says nothing about persistence
-
-# cause -> what it explains on the same GPU, by component or by metric
-EXPLAINS: Mapping[str, frozenset[str]] = {
-    "gone": frozenset({"*"}),
-    "wrong-part": frozenset(
-        {"memory.total", "nvlink.links", "nvlink.speed", "pcie.gen.max", "pcie.width.max"}
-        | {"gemm.fp32.rate", "vbios.version", "temperature", "thermal.margin"}
-    ),
-    "power": frozenset({"gemm.fp32.rate"}),
-    "thermal": frozenset({"gemm.fp32.rate"}),
-}
-GONE = frozenset({"gpu.present"})
-WRONG_PART = frozenset({"gpu.name", "gpu.pci_id"})
-FOLLOWS = frozenset({"xid.count", "recovery.action"})  # said of any cause on that GPU
-SHARED = frozenset({"power", "thermal"})  # what a whole tray can have from outside
 RANK = ("rma", "field-diag", "swap-to-spare", "reboot-node", "reset-gpu")
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The failed checks of one subject that one cause accounts for."""
-
-    subject: str
-    cause: str
-    component: str
-    checks: tuple[Check, ...]
-
-    def runs(self) -> tuple[int, int]:
-        """Return (failed, passed) runs over the burns in which it failed."""
-        failed: dict[tuple[str, int], bool] = {}
-        for check in self.checks:
-            for number, outside in enumerate(check.failed):
-                failed[check.id, number] = failed.get((check.id, number), False) or outside
-        return sum(failed.values()), sum(not f for f in failed.values())
+# what the driver itself asks for decides where nothing else failed
+ASKED = {
+    "reset": "reset-gpu",
+    "drain-p2p": "reset-gpu",
+    "drain-and-reset": "reset-gpu",
+    "reboot": "reboot-node",
+}
+WAITS_FOR_RESET = frozenset({"remap.pending", "retired.pending", "ecc.uncorrected.volatile"})
 
 
 def persistence(failed: int, passed: int) -> str:
@@ -79,75 +56,63 @@ def confidence(failed: int, passed: int) -> float:
     return 0.95 if word == "intermittent" else 0.5
 
 
-def _cause(check: Check) -> str:
-    if check.metric in GONE:
-        return "gone"
-    if check.metric in WRONG_PART:
-        return "wrong-part"
-    return metrics()[check.metric].component
-
-
-def _groups(subject: str, checks: Sequence[Check], events: Sequence[Event]) -> list[Group]:
-    by_cause: dict[str, list[Check]] = defaultdict(list)
-    following: list[Check] = []
-    for check in checks:
-        (following if check.metric in FOLLOWS else by_cause[_cause(check)]).append(check)
-    causes = list(by_cause)
-    for cause in causes:
-        for check in list(by_cause[cause]):
-            for other in causes:
-                reach = EXPLAINS.get(other, frozenset())
-                if other != cause and by_cause[other] and (check.metric in reach or "*" in reach):
-                    by_cause[cause].remove(check)
-                    by_cause[other].append(check)
-                    break
-    groups = [
-        Group(subject, cause, _component(cause, events), tuple(found))
-        for cause, found in by_cause.items()
-        if found
-    ]
-    if following and not groups:
-        component = cause_of(e.code for e in events).component if events else "unknown"
-        groups = [Group(subject, "said", component, tuple(following))]
-    elif following:
-        lead = groups[0]
-        groups[0] = Group(subject, lead.cause, lead.component, (*lead.checks, *following))
-    return groups
-
-
-def _component(cause: str, events: Sequence[Event]) -> str:
-    if cause == "gone":
-        return "pcie" if any(e.code == "xid.79" for e in events) else "unknown"
-    return "host" if cause == "wrong-part" else cause
-
-
-def _action(group: Group, lasting: str) -> str:
-    names = {c.metric for c in group.checks if any(c.failed)} - FOLLOWS
+def _action(group: Group, lasting: str, events: Sequence[Event]) -> str:
+    names = group.metrics - FOLLOWS
     if group.cause == "said":
-        return "retest"
-    if names and names <= {"remap.pending", "retired.pending", "ecc.uncorrected.volatile"}:
-        return "reset-gpu"
+        return _asked(group, events)
+    fixed = "reboot-node" if group.cause == "gone" else None
     if "remap.failure" in names:
-        return "rma"
-    if group.cause == "gone":
-        return "reboot-node"
+        fixed = "rma"
+    elif names and names <= WAITS_FOR_RESET:
+        fixed = "reset-gpu"
+    if fixed is not None:
+        return fixed
     if lasting in ("transient", "intermittent"):
         return "watch"
     wanted = {metrics()[name].action for name in names}
+    if group.cause == "nvswitch":
+        wanted = {"field-diag"}
     known = [action for action in RANK if action in wanted]
     return (known or sorted(wanted - {"watch"}) or ["retest"])[0]
+
+
+def _asked(group: Group, events: Sequence[Event]) -> str:
+    """Return the action where only the driver spoke: what it asks for, or what its Xid means."""
+    for check in group.checks:
+        if check.metric == "recovery.action" and check.value in ASKED:
+            return ASKED[str(check.value)]
+    rule = cause_of(event.code for event in events)
+    return rule.action if rule.kind in ("terminal", "hardware", "driver") else "retest"
 
 
 def _because(group: Group, events: Sequence[Event]) -> tuple[str, ...]:
     lines = []
     for check in group.checks:
-        runs = ", ".join("none" if v is None else f"{v:.6g}" if isinstance(v, float) else str(v)
-                         for v in check.runs)
-        count = f"in {sum(check.failed)} of {len(check.failed)} runs"
-        lines.append(f"{check.id}: {check.metric} {runs} {count}")
-    said = Counter(e.code for e in events)
+        runs = ", ".join(_shown(v) for v in check.runs)
+        read = sum(v is not None for v in check.runs)
+        lines.append(f"{check.id}: {check.metric} {runs} in {sum(check.failed)} of {read} runs")
+    said = Counter(event.code for event in events)
     lines += [f"{code} x{count}" for code, count in sorted(said.items())]
     return tuple(lines)
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "none"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _together(case: Shared) -> tuple[str, ...]:
+    """Say of each check on how many of the members it failed."""
+    subjects = {member.subject for member in case.members}
+    counted: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for member in case.members:
+        for check in member.checks:
+            counted[check.id, check.metric].add(member.subject)
+    return tuple(
+        f"{burn}: {metric} on {len(on)} of {len(subjects)} ({min(on)} to {max(on)})"
+        for (burn, metric), on in counted.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,21 +124,33 @@ class _Evidence:
     serials: Mapping[str, str]
 
     def root(self, group: Group, case: int) -> Diagnosis:
+        """Return the diagnosis of a group that is its own cause."""
+        events = self.events.get(group.subject, ())
+        return self._root(group, case, _because(group, events))
+
+    def lead(self, case: Shared, number: int) -> Diagnosis:
+        """Return the diagnosis of what the members of a case share."""
+        checks = tuple(check for member in case.members for check in member.checks)
+        group = Group(case.subject, case.cause, case.component, checks)
+        events = self.events.get(case.subject, ())
+        return self._root(group, number, (*_together(case), *_because(_NOTHING, events)))
+
+    def _root(self, group: Group, case: int, because: tuple[str, ...]) -> Diagnosis:
         failed, passed = group.runs()
         lasting = persistence(failed, passed)
-        events = self.events.get(group.subject, ())
         return Diagnosis(
             subject=group.subject,
             component=group.component,
             persistence=lasting,
-            action=_action(group, lasting),
+            action=_action(group, lasting, self.events.get(group.subject, ())),
             case=case,
-            because=_because(group, events),
+            because=because,
             confidence=confidence(failed, passed),
             serial=self.serials.get(gpu_of(group.subject)),
         )
 
     def victim(self, group: Group, root: str, case: int) -> Diagnosis:
+        """Return the entry of a group whose cause is elsewhere."""
         failed, passed = group.runs()
         return Diagnosis(
             subject=group.subject,
@@ -184,30 +161,11 @@ class _Evidence:
             because=(f"{root} is the root", *_because(group, ())),
             role="victim",
             confidence=confidence(failed, passed),
-            serial=self.serials.get(group.subject),
+            serial=self.serials.get(gpu_of(group.subject)),
         )
 
 
-def _outside(head: Head, groups: Sequence[Group]) -> list[tuple[str, list[Group]]]:
-    """Return (root subject, its victims' groups) for flags that whole trays or racks share."""
-    members: dict[tuple[str, str], list[Group]] = defaultdict(list)
-    for group in groups:
-        if group.component in SHARED and sort_of(group.subject) == "gpu":
-            members[group.component, group.subject.rpartition("/")[0]].append(group)
-    gpus = Counter(gpu.rpartition("/")[0] for gpu in head.gpus)
-    whole = {k: g for k, g in members.items() if len(g) == gpus[k[1]] and len(g) > 1}
-    found = []
-    trays_of = Counter(tray.partition("/")[0] for tray in gpus)
-    racks: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
-    for component, tray in whole:
-        racks[component, tray.partition("/")[0]].append((component, tray))
-    for (component, rack), keys in racks.items():
-        if len(keys) == trays_of[rack] > 1:
-            part = "power" if component == "power" else "cooling"
-            found.append((f"{rack}/{part}", [g for key in keys for g in whole[key]]))
-        else:
-            found += [(f"{key[1]}/host", whole[key]) for key in keys]
-    return found
+_NOTHING = Group("", "", "", ())
 
 
 def diagnose(
@@ -222,18 +180,21 @@ def diagnose(
     for event in events:
         by_subject[event.subject].append(event)
     evidence = _Evidence(head, by_subject, serials)
-    groups = [g for s, own in failed.items() for g in _groups(s, own, by_subject[s])]
-    gone = {g.subject for g in groups if g.cause == "gone"}
-    groups = [g for g in groups if g.subject in gone or gpu_of(g.subject) not in gone]
-    shared = _outside(head, groups)
-    taken = {id(g) for _, members in shared for g in members}
-    found: list[Diagnosis] = []
-    for case, (root, members) in enumerate(shared, 1):
-        merged = Group(root, members[0].cause, members[0].component,
-                       tuple(c for g in members for c in g.checks))
-        lead = evidence.root(Group(root, merged.cause, merged.component, members[0].checks), case)
-        found.append(lead)
-        found += [evidence.victim(g, root, case) for g in members]
+    groups = [g for s, own in failed.items() for g in groups_of(s, own, by_subject[s])]
+    cases = shared(head, groups)
+    taken = {id(member) for case in cases for member in case.members}
     alone = sorted((g for g in groups if id(g) not in taken), key=lambda g: (g.subject, g.cause))
-    found += [evidence.root(g, case) for case, g in enumerate(alone, len(shared) + 1)]
+    found: list[Diagnosis] = []
+    case_of: dict[int, tuple[str, int]] = {}
+    led = [case for case in cases if case.lead is not None]
+    for number, case in enumerate((c for c in cases if c.lead is None), 1):
+        found.append(evidence.lead(case, number))
+        found += [evidence.victim(g, case.subject, number) for g in case.members]
+        case_of |= {id(g): (case.subject, number) for g in case.members}
+    for number, group in enumerate(alone, len(cases) - len(led) + 1):
+        found.append(evidence.root(group, number))
+        case_of[id(group)] = (group.subject, number)
+    for case in led:
+        root, number = case_of[id(case.lead)]
+        found += [evidence.victim(g, root, number) for g in case.members]
     return found

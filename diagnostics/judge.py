@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rackproof.diagnostics.checks import Check, all_checks
+from rackproof.diagnostics.checks import Check, all_checks, serials_of
 from rackproof.diagnostics.classify import diagnose
 from rackproof.diagnostics.diagnosis import Diagnosis
 from rackproof.diagnostics.evidence import Record, gpu_of
 from rackproof.diagnostics.limits import from_record
 from rackproof.diagnostics.verdict import Verdict, roll_up
-from rackproof.harness.model import Event, Measurement
+from rackproof.harness.model import Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +58,12 @@ def judge(record: Record) -> Judgement:
     verdicts = [c.verdict for c in counted]
     if not record.ended or record.problems:
         verdicts.append(Verdict.UNKNOWN)
-    serials = {
-        m.subject: str(m.value)
-        for m in record.seen
-        if isinstance(m, Measurement) and m.metric == "gpu.serial"
-    }
     events = [e for e in record.seen if isinstance(e, Event)]
     planned = [c for c in checks if c.verdict is not Verdict.SKIP]
     return Judgement(
         verdict=roll_up(verdicts),
         checks=checks,
-        diagnoses=diagnose(record.head, checks, events, serials),
+        diagnoses=diagnose(record.head, checks, events, serials_of(record)),
         subjects=_by_gpu(record, counted),
         planned=len(planned),
         judged=sum(c.verdict is not Verdict.UNKNOWN for c in planned),

@@ -1,18 +1,29 @@
 """Reads a run directory back into a Record. Files of a run are untrusted: nothing is believed.
 
-Lines that conclude (check, diagnosis, end's verdict) are never copied: the run is judged again.
+Lines that conclude (check, diagnosis, end's verdict) are never copied: the run is judged again. A
+line that cannot be read is a problem with its place, and never an exception; only a record without
+a readable first line is one.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-from rackproof.diagnostics.evidence import SCHEMA, Head, Planned, Record, Settled
+from rackproof.diagnostics.evidence import SCHEMA, SORTS, Head, Planned, Record, Settled
 from rackproof.harness.errors import RecordError
 from rackproof.harness.metrics import metrics
-from rackproof.harness.model import Event, Measurement, Missing, Seen, Why
+from rackproof.harness.model import Event, Measurement, Missing, Seen, Value, Why
+from rackproof.reports import fields
+
+LINE = 1 << 24  # bytes; the longest line that is read, a run line of a very large rack included
+SHOWN = 20  # problems of one file that are told one by one
+LINKS = 1 << 10  # more NVLinks than any GPU has
+CHECKS = 1 << 22  # more than any plan owes; the product of a forged line's lists is bounded by it
 
 
 def record_files(run: Path) -> list[Path]:
@@ -30,103 +41,190 @@ def is_run(path: Path) -> bool:
 
 
 def fingerprint(run: Path) -> str:
-    """Return the sha256 (hex) over the run's record files, name and content, in order."""
+    """Return the sha256 (hex) over the run's record files, name and content, in order.
+
+    Raises RecordError when one of them cannot be read.
+    """
     digest = hashlib.sha256()
     for path in record_files(run):
-        digest.update(path.name.encode() + b"\0")
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
+        digest.update(os.fsencode(path.name) + b"\0")
+        try:
+            with path.open("rb") as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+        except OSError as error:
+            msg = f"{path}: cannot be read ({error.strerror})"
+            raise RecordError(msg) from error
     return digest.hexdigest()
 
 
-def _lines(path: Path, problems: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+def _whole_lines(path: Path, problems: "_Problems") -> Iterator[tuple[int, bytes]]:
+    """Yield (number, line) of a file; a line beyond LINE bytes is skipped and said."""
     try:
         with path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                if raw.isspace():
+            number = 0
+            while raw := file.readline(LINE):
+                number += 1
+                if len(raw) < LINE or raw.endswith(b"\n"):
+                    yield number, raw
                     continue
-                try:
-                    body = json.loads(raw)
-                except (ValueError, RecursionError):
-                    cut = "cut short" if not raw.endswith(b"\n") else "unreadable"
-                    problems.append(f"{path.name} line {number}: {cut}")
-                    continue
-                if isinstance(body, dict) and isinstance(body.get("kind"), str):
-                    yield number, body
-                else:
-                    problems.append(f"{path.name} line {number}: not a record line")
+                problems.add(f"line {number}: longer than {LINE} bytes")
+                while raw and not raw.endswith(b"\n"):
+                    raw = file.readline(LINE)
     except OSError as error:
-        problems.append(f"{path.name}: {error.strerror}")
+        problems.add(f"cannot be read ({error.strerror})")
+
+
+@dataclass(slots=True)
+class _Problems:
+    """What was wrong with one file, the first of it in words and the rest counted."""
+
+    name: str
+    found: list[str] = field(default_factory=list)
+    more: int = 0
+
+    def add(self, what: str) -> None:
+        if len(self.found) < SHOWN:
+            self.found.append(f"{self.name} {what}" if what[0] == "l" else f"{self.name}: {what}")
+        else:
+            self.more += 1
+
+    def told(self) -> list[str]:
+        rest = [f"{self.name}: and {self.more} more lines"] if self.more else []
+        return [*self.found, *rest]
+
+
+def _lines(path: Path, problems: _Problems) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, raw in _whole_lines(path, problems):
+        if raw.isspace():
+            continue
+        try:
+            body = json.loads(raw)
+        except (ValueError, RecursionError):
+            cut = "cut short" if not raw.endswith(b"\n") else "unreadable"
+            problems.add(f"line {number}: {cut}")
+            continue
+        if isinstance(body, dict) and isinstance(body.get("kind"), str):
+            yield number, body
+        else:
+            problems.add(f"line {number}: not a record line")
+
+
+def _planned(body: dict[str, Any]) -> Planned:
+    owes = {
+        sort: fields.texts(names, sort)
+        for sort, names in fields.table(body["owes"], "owes").items()
+    }
+    for sort, names in owes.items():
+        if sort not in SORTS:
+            msg = f"owes of unknown sort {sort!r}"
+            raise ValueError(msg)
+        unknown = [name for name in names if name not in metrics()]
+        if unknown:
+            msg = f"owes unknown metric {unknown[0]!r}"
+            raise ValueError(msg)
+    return Planned(fields.text(body, "burn"), owes, fields.finite(body["seconds"], "seconds"))
 
 
 def _head(body: dict[str, Any]) -> Head:
     if body.get("schema") != SCHEMA:
         msg = f"its schema is {body.get('schema')!r}, this version reads {SCHEMA}"
         raise RecordError(msg)
-    plan = [
-        Planned(
-            str(p["burn"]),
-            {str(sort): [str(m) for m in names] for sort, names in p["owes"].items()},
-            float(p["seconds"]),
-        )
-        for p in body["plan"]
-    ]
-    links = body["links"]
-    return Head(
-        rack=str(body["rack"]),
-        source=str(body["source"]),
-        seed=int(body["seed"]),
-        level=str(body["level"]),
-        verb=str(body["verb"]),
-        gpus={str(k): str(v) for k, v in body["gpus"].items()},
-        hosts=[str(h) for h in body["hosts"]],
-        links=None if links is None else int(links),
-        plan=plan,
-        limits=dict(body["limits"]),
-        today=str(body["today"]),
-        versions={str(k): str(v) for k, v in body.get("versions", {}).items()},
-        absent=[str(m) for m in body.get("absent", ())],
-        domain=None if body.get("domain") is None else int(body["domain"]),
+    date.fromisoformat(fields.text(body, "today"))
+    head = Head(
+        rack=fields.text(body, "rack"),
+        source=fields.text(body, "source"),
+        seed=fields.whole(body, "seed", low=-fields.MOST),
+        level=fields.text(body, "level"),
+        verb=fields.text(body, "verb"),
+        gpus=fields.words(body["gpus"], "gpus"),
+        hosts=fields.texts(body["hosts"], "hosts"),
+        links=_count(body, "links", LINKS),
+        plan=[_planned(planned) for planned in fields.rows(body["plan"], "plan")],
+        limits=fields.table(body["limits"], "limits"),
+        today=fields.text(body, "today"),
+        versions=fields.words(body.get("versions", {}), "versions"),
+        absent=fields.texts(body.get("absent", []), "absent"),
+        domain=_count(body, "domain", fields.MOST),
+        switches=_count(body, "switches", LINKS),
     )
+    _bound(head)
+    return head
+
+
+def _count(body: dict[str, Any], key: str, high: int) -> int | None:
+    return None if body.get(key) is None else fields.whole(body, key, high=high)
+
+
+def _bound(head: Head) -> None:
+    """Refuse a plan that owes more checks than any rack can have."""
+    counts = {"gpu": len(head.gpus), "host": len(head.hosts)}
+    counts["link"] = counts["gpu"] * (head.links or 0)
+    owed = sum(
+        counts[sort] * len(names) for planned in head.plan for sort, names in planned.owes.items()
+    )
+    if owed > CHECKS:
+        msg = f"its plan owes {owed} checks, more than {CHECKS}"
+        raise ValueError(msg)
+
+
+def _attempt(body: dict[str, Any]) -> int:
+    return fields.whole(body, "attempt", low=1)
+
+
+def _window(value: object) -> tuple[float, float] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        msg = "window is not a start and an end"
+        raise TypeError(msg)
+    start, end = value  # a ValueError where it holds more or less
+    return fields.finite(start, "window"), fields.finite(end, "window")
 
 
 def _measurement(body: dict[str, Any]) -> Measurement:
-    metric = metrics()[body["metric"]]
-    value = body["value"]
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        msg = "no value"
-        raise TypeError(msg)
-    if metric.unit != "text":
-        value = float(value) if not isinstance(value, int) else value
-    window = body.get("window")
+    metric = metrics()[fields.text(body, "metric")]
+    value: Value = (
+        fields.text(body, "value")
+        if metric.unit == "text"
+        else fields.number(body["value"], "value")
+    )
+    if body["unit"] != metric.unit:
+        msg = f"unit is not {metric.unit}, the unit of {metric.name}"
+        raise ValueError(msg)
     return Measurement(
-        str(body["check"]),
-        str(body["subject"]),
+        fields.text(body, "check"),
+        fields.text(body, "subject"),
         metric.name,
         value,
-        str(body["unit"]),
-        int(body["attempt"]),
-        (float(window[0]), float(window[1])) if window else None,
+        metric.unit,
+        _attempt(body),
+        _window(body.get("window")),
     )
 
 
 def _missing(body: dict[str, Any]) -> Missing:
-    texts = [str(body[k]) for k in ("check", "subject", "metric")]
-    why = Why(body["why"])
-    return Missing(*texts, why, str(body["reason"]), str(body["cure"]), int(body["attempt"]))
+    return Missing(
+        fields.text(body, "check"),
+        fields.text(body, "subject"),
+        metrics()[fields.text(body, "metric")].name,
+        Why(body["why"]),
+        fields.text(body, "reason"),
+        fields.text(body, "cure"),
+        _attempt(body),
+    )
 
 
 def _event(body: dict[str, Any]) -> Event:
     when = body.get("when")
-    detail = {str(k): v for k, v in body["detail"].items() if isinstance(v, str | int | float)}
+    detail = fields.table(body.get("detail", {}), "detail")
     return Event(
-        str(body["subject"]),
-        str(body["code"]),
-        str(body["text"]),
-        None if when is None else float(when),
-        str(body["clock"]),
-        detail,
+        fields.text(body, "subject"),
+        fields.text(body, "code"),
+        fields.text(body, "text"),
+        None if when is None else float(fields.number(when, "when")),
+        fields.text(body, "clock"),
+        {key: value for key, value in detail.items() if isinstance(value, str | int | float)},
     )
 
 
@@ -137,35 +235,65 @@ _SEEN: dict[str, Callable[[dict[str, Any]], Seen]] = {
 }
 
 
+CONCLUDED = frozenset({"check", "diagnosis"})  # never copied
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What was read so far of a run's files."""
+
+    head: Head | None = None
+    seen: list[Seen] = field(default_factory=list)
+    settled: set[Settled] = field(default_factory=set)
+    ended: bool = False
+
+    def take(self, body: dict[str, Any]) -> None:
+        """Take one line; raises what the fields raise, and RecordError for another schema."""
+        kind = body["kind"]
+        if kind == "run":
+            head = _head(body)
+            if self.head is not None and self.head != head:
+                msg = "a second run line, with another plan"
+                raise ValueError(msg)
+            self.head = head
+        elif kind in _SEEN:
+            self.seen.append(_SEEN[kind](body))
+        elif kind == "settled":
+            self.settled.add(
+                (fields.text(body, "check"), fields.text(body, "subject"), _attempt(body))
+            )
+        elif kind == "end":
+            self.ended = True
+        elif kind not in CONCLUDED:
+            msg = "of no known kind"
+            raise ValueError(msg)
+
+
 def read_run(run: Path) -> Record:
     """Return the record of a run directory (or of its record file's directory).
 
     Raises RecordError when there is no record or no readable first line.
     """
     folder = run if run.is_dir() else run.parent
-    problems: list[str] = []
-    head: Head | None = None
-    seen: list[Seen] = []
-    settled: set[Settled] = set()
-    ended = False
+    found: list[str] = []
+    reading = _Reading()
     for path in record_files(folder):
+        problems = _Problems(path.name)
         for number, body in _lines(path, problems):
-            kind = body["kind"]
             try:
-                if kind == "run":
-                    head = head or _head(body)
-                elif kind in _SEEN:
-                    seen.append(_SEEN[kind](body))
-                elif kind == "settled":
-                    settled.add((str(body["check"]), str(body["subject"]), int(body["attempt"])))
-                elif kind == "end":
-                    ended = True
+                reading.take(body)
             except RecordError as error:
                 msg = f"{path}: {error}"
                 raise RecordError(msg) from error
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-                problems.append(f"{path.name} line {number}: bad {kind} line ({error})")
-    if head is None:
-        msg = f"{folder}: no readable run line in its record"
+            except KeyError as error:
+                problems.add(f"line {number}: bad {body['kind'][:20]!r} line (no {error})")
+            except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+                problems.add(f"line {number}: bad {body['kind'][:20]!r} line ({error})")
+        found += problems.told()
+    if reading.head is None:
+        why = f" ({found[0]})" if found else ""
+        msg = f"{folder}: no readable run line in its record{why}"
         raise RecordError(msg)
-    return Record(head, seen, frozenset(settled), ended, tuple(problems))
+    return Record(
+        reading.head, reading.seen, frozenset(reading.settled), reading.ended, tuple(found)
+    )

@@ -1,11 +1,14 @@
-"""Writes the record: append-only JSON lines, one writer a file, flushed a line.
+"""Writes the record: append-only JSON lines, one writer a file, nothing held back.
 
 ``RUN/record.jsonl``, or ``record.<writer>.jsonl`` for each xdist worker. What stands in the file
 survives a SIGKILL; a cut last line is dropped by the reader and said.
 """
 
+import contextlib
 import fcntl
 import json
+import math
+import numbers
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -38,43 +41,79 @@ class RunLock:
         except OSError as error:
             msg = f"{run}: cannot write there ({error.strerror}); choose another --out"
             raise RecordError(msg) from error
-        self._file.seek(0)
-        self._file.truncate()
-        self._file.write(f"{os.getpid()}\n")
-        self._file.flush()
+        try:
+            self._file.seek(0)
+            self._file.truncate()
+            self._file.write(f"{os.getpid()}\n")
+            self._file.flush()
+        except OSError as error:
+            self.release()
+            msg = f"{self.path}: cannot be written ({error.strerror}); choose another --out"
+            raise RecordError(msg) from error
 
     def release(self) -> None:
         """Let the directory go."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # of a text that a full disk did not take
+            self._file.close()
 
 
 def line(kind: str, fields: Mapping[str, Any]) -> str:
-    """Return one record line: kind, at (UTC), then the fields, compact and in ASCII."""
+    """Return one record line: kind, at (UTC), then the fields, compact and in ASCII.
+
+    What JSON cannot hold, NaN and the infinities, becomes a text.
+    """
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     body = {"kind": kind, "at": at, **fields}
-    return json.dumps(body, separators=(",", ":"), allow_nan=False, default=str)
+    try:
+        return json.dumps(body, separators=(",", ":"), allow_nan=False, default=_other)
+    except ValueError:
+        plain = _plain(body)
+        return json.dumps(plain, separators=(",", ":"), allow_nan=False, default=_other)
+
+
+def _other(value: object) -> int | float | str:
+    """Return what JSON takes for a number of NumPy, a path, and the like."""
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real) and math.isfinite(value):
+        return float(value)
+    return str(value)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(float(value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class RecordWriter:
-    """Appends to one record file. Any OSError (disk full) becomes a RecordError, once."""
+    """Appends to one record file. Any OSError (disk full) becomes a RecordError.
+
+    Nothing is buffered: a line that was written is in the file, and a line that did not fit is cut
+    there and said by the reader. Whoever writes after a cut line begins a new one.
+    """
 
     def __init__(self, run: Path, writer: str | None = None) -> None:
         """Open RUN/record[.writer].jsonl for appending."""
         self.path = run / (f"record.{writer}.jsonl" if writer else "record.jsonl")
         try:
             run.mkdir(parents=True, exist_ok=True)
-            cut = self.path.is_file() and self.path.stat().st_size and not _ends_whole(self.path)
-            self._file = self.path.open("a", encoding="utf-8")
-            if cut:  # a killed run left half a line: keep it, on a line of its own
-                self._file.write("\n")
+            self._file = self.path.open("ab", buffering=0)
+            self._whole = _ends_whole(self.path)
         except OSError as error:
             msg = f"{self.path}: cannot be written ({error.strerror}); choose another --out"
             raise RecordError(msg) from error
 
     def _put(self, kind: str, fields: Mapping[str, Any]) -> None:
+        text = line(kind, fields)
+        left = ("" if self._whole else "\n").encode() + text.encode("ascii") + b"\n"
         try:
-            self._file.write(line(kind, fields) + "\n")
-            self._file.flush()
+            while left:
+                written = self._file.write(left) or 0
+                self._whole = written == len(left) or (self._whole and not written)
+                left = left[written:]
         except OSError as error:
             msg = f"{self.path}: cannot be written ({error.strerror}); what stood there is kept"
             raise RecordError(msg) from error
@@ -86,14 +125,11 @@ class RecordWriter:
     def seen(self, what: Seen) -> None:
         """Write a measurement, a missing value or an event."""
         if isinstance(what, Measurement):
-            value = what.value
-            if isinstance(value, float) and not abs(value) < float("inf"):
-                value = str(value)
             fields: dict[str, Any] = {
                 "check": what.check,
                 "subject": what.subject,
                 "metric": what.metric,
-                "value": value,
+                "value": what.value,
                 "unit": what.unit,
                 "attempt": what.attempt,
             }
@@ -135,6 +171,9 @@ class RecordWriter:
 
 
 def _ends_whole(path: Path) -> bool:
+    """Say whether a file is empty or ends with a whole line."""
     with path.open("rb") as file:
+        if not file.seek(0, os.SEEK_END):
+            return True
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"

@@ -43,7 +43,8 @@ def _waiver(entry: Mapping[str, Any]) -> Waiver:
     texts["until"] = date.fromisoformat(texts["until"])
     waiver = Waiver(**texts)
     if (waiver.subject is None) == (waiver.serial is None):
-        raise fields.bad("waiver", "wants either subject or serial")
+        msg = "a waiver wants either subject or serial"
+        raise SpecError(msg)
     return waiver
 
 

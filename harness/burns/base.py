@@ -1,5 +1,6 @@
 """What a burn is, and the notebook that it writes its readings into."""
 
+import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -47,7 +48,11 @@ class Run:
     seen: list[Seen] = field(default_factory=list)
 
     def note(self, metric: str, value: Value, subject: str | None = None) -> None:
-        """Write a measurement, in the metric's own unit."""
+        """Write a measurement, in the metric's own unit; NumPy's numbers become plain ones."""
+        if isinstance(value, numbers.Integral):
+            value = int(value)
+        elif not isinstance(value, str):
+            value = float(value)
         self.seen.append(
             Measurement(
                 self.check,

@@ -30,10 +30,12 @@ class EccWindow:
         """Note each counter's growth; a counter that went back is no reading."""
         for metric, before in self._before.items():
             after = self._read(metric)
-            trouble = next((x for x in (before, after) if isinstance(x, DeviceError)), None)
-            if trouble is None and after < before:  # type: ignore[operator]
-                trouble = DeviceError(f"the counter went back from {before} to {after}")
-            if trouble is not None:
-                self._notes.miss(metric, trouble)
+            if isinstance(before, DeviceError):
+                self._notes.miss(metric, before)
+            elif isinstance(after, DeviceError):
+                self._notes.miss(metric, after)
+            elif not after >= before:
+                went = f"the counter went back from {before:.0f} to {after:.0f}"
+                self._notes.miss(metric, DeviceError(went))
             else:
-                self._notes.note(metric, int(after - before))  # type: ignore[operator]
+                self._notes.note(metric, int(after - before))

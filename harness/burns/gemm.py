@@ -6,12 +6,14 @@ wrong answer each time is still seen, since the oracle does not compare the GPU 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rackproof.harness.burns import oracle
 from rackproof.harness.burns.base import Run
 from rackproof.harness.burns.ecc import EccWindow
 from rackproof.harness.devices.bench import Bench
-from rackproof.harness.devices.protocol import Device
+from rackproof.harness.devices.protocol import DataPlane, Device
+from rackproof.harness.errors import DeviceError
 
 ROUNDS = {"quick": 3, "acceptance": 12, "soak": 12}
 SECONDS = {"quick": 4.0, "acceptance": 10.0, "soak": 10.0}  # of load in each round
@@ -30,33 +32,55 @@ def _key(notes: Run, number: int) -> int:
     return (notes.settings.seed << 20) + (notes.settings.attempt << 10) + number
 
 
+@dataclass(slots=True)
+class _Train:
+    """What the rounds gave so far; seconds are the device's."""
+
+    checked: int = 0
+    wrong: int = 0
+    residual: float = 0.0
+    detectable: float = 0.0
+    flops: float = 0.0
+    seconds: float = 0.0
+
+    def round(self, plane: DataPlane, key: int, precision: str, seconds: float) -> None:
+        """Multiply fresh data for `seconds` and check the last product."""
+        given = oracle.operands(plane.xp, plane.order(precision), key, precision)
+        product = plane.multiply(given.a, given.b, precision, seconds)
+        outcome = oracle.freivalds(plane.xp, given, product.c, key)
+        self.checked += 1
+        self.wrong += bool(outcome.wrong or product.repeats_differ > 0)
+        self.flops, self.seconds = self.flops + product.flops, self.seconds + product.seconds
+        self.residual = max(self.residual, outcome.ratio)
+        detectable = oracle.detectable(plane.xp, given, product.c)
+        self.detectable = max(self.detectable, detectable)
+
+
 def burn(precision: str) -> Callable[[Device, Bench, Run], None]:
     """Return the run function of gemm.<precision>."""
+    prefix = f"gemm.{precision}"
 
     def run(device: Device, _bench: Bench, notes: Run) -> None:
-        plane = device.plane
+        level = notes.settings.level
         window = EccWindow(device, notes)
-        n = plane.order(precision)
-        wrong = 0
-        residual, flops, seconds, detectable = 0.0, 0.0, 0.0, 0.0
-        rounds = ROUNDS[notes.settings.level]
-        for number in range(rounds):
-            key = _key(notes, number)
-            given = oracle.operands(plane.xp, n, key, precision)
-            product = plane.multiply(given.a, given.b, precision, SECONDS[notes.settings.level])
-            outcome = oracle.freivalds(plane.xp, given, product.c, key)
-            flops, seconds = flops + product.flops, seconds + product.seconds
-            wrong += outcome.wrong or product.repeats_differ > 0
-            residual = max(residual, outcome.ratio)
-            detectable = max(detectable, oracle.detectable(plane.xp, given, product.c))
+        train = _Train()
+        try:
+            for number in range(ROUNDS[level]):
+                train.round(device.plane, _key(notes, number), precision, SECONDS[level])
+        except DeviceError:
+            if train.wrong:  # what was seen stays seen
+                notes.note(f"{prefix}.wrong", train.wrong)
+            raise
         for metric in (*LOADED, *NOTED):
             notes.read(metric, lambda metric=metric: device.telemetry.read(metric))
         window.close()
-        prefix = f"gemm.{precision}"
-        notes.note(f"{prefix}.wrong", wrong)
-        notes.note(f"{prefix}.checked", rounds)
-        notes.note(f"{prefix}.residual", residual)
-        notes.note(f"{prefix}.detectable", detectable)
-        notes.note(f"{prefix}.rate", flops / seconds / 1e12)
+        notes.note(f"{prefix}.wrong", train.wrong)
+        notes.note(f"{prefix}.checked", train.checked)
+        notes.note(f"{prefix}.residual", train.residual)
+        notes.note(f"{prefix}.detectable", train.detectable)
+        if train.seconds > 0:
+            notes.note(f"{prefix}.rate", train.flops / train.seconds / 1e12)
+        else:
+            notes.miss(f"{prefix}.rate", DeviceError("the products took no time"))
 
     return run

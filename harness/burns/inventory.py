@@ -3,6 +3,7 @@
 from rackproof.harness.burns.base import Run
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.protocol import Device
+from rackproof.harness.errors import DeviceError
 
 GPU = (
     "gpu.name",
@@ -41,10 +42,12 @@ def run(device: Device, bench: Bench, notes: Run) -> None:
         ):
             if value:
                 notes.note(metric, value)
-        if identity.serial:
-            same = [bench.identity(subject) for subject in bench.devices]
-            notes.note("serial.unique", sum(i is not None and i.serial == identity.serial
-                                            for i in same))
+    if identity is not None and identity.serial:
+        others = (bench.identity(subject) for subject in bench.devices)
+        same = sum(i is not None and i.serial == identity.serial for i in others)
+        notes.note("serial.unique", same)
+    else:
+        notes.miss("serial.unique", DeviceError("the driver states no serial number"))
     for metric in GPU[1:]:
         notes.read(metric, lambda metric=metric: telemetry.read(metric))
     for number in range(bench.links or 0):

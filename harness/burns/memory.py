@@ -10,6 +10,7 @@ from rackproof.harness.burns.base import Run
 from rackproof.harness.burns.ecc import EccWindow
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.protocol import DataPlane, Device, Pattern, Verified
+from rackproof.harness.errors import DeviceError
 
 OWES = {
     "gpu": (
@@ -116,16 +117,23 @@ def burn(name: str) -> Callable[[Device, Bench, Run], None]:
         window = EccWindow(device, notes)
         size = plane.claim()
         try:
+            if not (free > 0 and size > 0):
+                msg = f"no memory could be claimed, of {free:.0f} bytes that are free"
+                raise DeviceError(msg)
             passes = _Passes(plane, size)
             start = device.clock.now()
-            seed = notes.settings.seed + notes.settings.attempt
-            test(passes, seed)
+            try:
+                test(passes, notes.settings.seed + notes.settings.attempt)
+            except DeviceError:
+                if passes.miscompares:  # what was seen stays seen
+                    notes.note("memory.miscompares", passes.miscompares)
+                raise
             took = device.clock.now() - start
         finally:
             plane.release()
         window.close()
         notes.note("memory.miscompares", passes.miscompares)
-        notes.note("memory.coverage", passes.passes / whole * size / free if free else 0.0)
+        notes.note("memory.coverage", passes.passes / whole * size / free)
         if took > 0:
             notes.note("memory.rate", passes.moved / took / 1e9)
 

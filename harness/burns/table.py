@@ -71,10 +71,10 @@ def plan(level: str, only: Sequence[str] = ()) -> list[Burn]:
         family = {id_ for id_ in BURNS if id_ == name or id_.startswith(f"{name}.")}
         if not family:
             families = {id_.partition(".")[0] for id_ in BURNS}
-            if name in LATER:
+            if any(later == name or later.startswith(f"{name}.") for later in LATER):
                 msg = f"burn {name!r} is not in this version; there are {', '.join(BURNS)}"
             else:
                 msg = f"unknown burn {name!r}{nearest(name, {*BURNS, *families})}"
             raise SpecError(msg)
         wanted |= family
-    return [burn for burn in _ALL if not wanted or burn.id in wanted]
+    return [b for b in _ALL if level in b.seconds and (not wanted or b.id in wanted)]
