@@ -51,7 +51,8 @@ def test_all_that_an_engineer_signs_is_there(run_of, failing) -> None:
         "EMULATED", "No hardware was tested", "69 of 72 GPUs pass", "72 × gb300", "ab" * 32,
         "2026-07-30 10:00:00 UTC", "2026-07-30 10:02:11 UTC", "6929 of 6930 checks judged",
         "your limits file", "site rule 12", "this rack&#39;s own median",
-        "coolant valve is on order", "2020-01-31 expired", "Version of driver", "swap-to-spare", "1650000000001",
+        "coolant valve is on order", "2020-01-31 expired", "Version of driver",
+        "swap-to-spare", "1650000000001",
         "the sensor gave no reading", "read it with another tool", "Tested by", "Signature",
         "63, 63, 64", "memory.march: ecc.corrected.delta 63, 63, 64 in 3 of 3 runs",
     ):  # fmt: skip
