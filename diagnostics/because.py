@@ -42,7 +42,8 @@ def _line(group: Sequence[Said]) -> str:
             words.append(f"to {until.removeprefix('at ').removeprefix('on ')}")
     if first.line:
         words.append(f"({PurePath(first.file).name} line {first.line})")
-    return f"{' '.join(words)}: {first.event.text}"
+    note = f" [{first.rule.note}]" if first.rule.note else ""
+    return f"{' '.join(words)}: {first.event.text}{note}"
 
 
 def because(case: Case) -> tuple[str, ...]:

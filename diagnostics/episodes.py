@@ -8,6 +8,7 @@ thirty seconds on clocks that can be compared. Without times, all of one file is
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from rackproof.diagnostics.rules.tables import Rule
 from rackproof.diagnostics.rules.xid import KINDS
@@ -65,28 +66,32 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """What one place said of one family of causes in one go, in order of time."""
+    """What one place said of one family of causes in one go, in order of time.
+
+    `lead` is the most root-like of what was said, of equals the earliest; `first` and `last` are
+    when it began and ended, on its clock.
+    """
 
     machine: str
     subject: str
     family: str
     clock: Clock
     said: tuple[Said, ...]
+    lead: Said
+    first: float | None
+    last: float | None
 
-    @property
-    def first(self) -> float | None:
-        """When it began, on its clock."""
-        return self.said[0].event.at
-
-    @property
-    def last(self) -> float | None:
-        """When it ended, on its clock."""
-        return max((s.last for s in self.said if s.last is not None), default=None)
-
-    @property
-    def lead(self) -> Said:
-        """The most root-like of what was said; of equals, the earliest."""
-        return min(self.said, key=lambda s: (KINDS.index(s.rule.kind), s.order()))
+    @classmethod
+    def of(cls, place: tuple[str, str, str, Clock], said: Iterable[Said]) -> Self:
+        """Return the episode of (machine, subject, family, clock) that `said` makes."""
+        ordered = tuple(sorted(said, key=Said.order))
+        return cls(
+            *place,
+            ordered,
+            min(ordered, key=lambda s: (KINDS.index(s.rule.kind), s.order())),
+            ordered[0].event.at,
+            max((s.last for s in ordered if s.last is not None), default=None),
+        )
 
     @property
     def kind(self) -> str:
@@ -110,19 +115,19 @@ def episodes(said: Iterable[Said]) -> list[Episode]:
     for one in said:
         groups[one.machine, one.subject, one.rule.family, one.clock].append(one)
     found = []
-    for (machine, subject, family, clock), members in groups.items():
+    for place, members in groups.items():
         members.sort(key=Said.order)
         run: list[Said] = []
         end: float | None = None
         for one in members:
             at = one.event.at
             if run and at is not None and end is not None and at - end > GAP:
-                found.append(Episode(machine, subject, family, clock, tuple(run)))
+                found.append(Episode.of(place, run))
                 run, end = [], None
             run.append(one)
             if one.last is not None:
                 end = one.last if end is None else max(end, one.last)
-        found.append(Episode(machine, subject, family, clock, tuple(run)))
+        found.append(Episode.of(place, run))
     return sorted(found, key=Episode.order)
 
 
@@ -152,7 +157,7 @@ def coarse(found: Sequence[Episode], most: int) -> tuple[list[Episode], int]:
     for episode in found:
         key = (episode.machine, episode.subject, episode.family, episode.clock)
         groups[key] += episode.said
-    merged = [Episode(*key, tuple(sorted(said, key=Said.order))) for key, said in groups.items()]
+    merged = [Episode.of(key, said) for key, said in groups.items()]
     merged.sort(key=Episode.order)
     return merged[:most], max(0, len(merged) - most)
 

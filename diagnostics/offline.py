@@ -249,6 +249,14 @@ def _unjudged(reading: Reading) -> bool:
     return not seen & smi.judged_metrics()
 
 
+def _crowded(reading: Reading, left_out: int) -> Reading:
+    """Say in an input's problems that not all of its incidents could be judged."""
+    if len(reading.events) <= MOST_EPISODES:
+        return reading
+    problem = f"{left_out} of the incidents are not judged: they name too many places"
+    return replace(reading, problems=(*reading.problems, problem))
+
+
 def judge_inputs(readings: Sequence[Reading]) -> OfflineJudgement:
     """Judge what was read. The order of `readings` changes nothing but the order of `inputs`."""
     known = machines(readings)
@@ -264,4 +272,5 @@ def judge_inputs(readings: Sequence[Reading]) -> OfflineJudgement:
     verdict = _verdict(readings, [group[0] for group in groups])
     if left_out:
         verdict = roll_up((verdict, Verdict.UNKNOWN))
+        readings = [_crowded(reading, left_out) for reading in readings]
     return OfflineJudgement(verdict, diagnoses, tuple(readings))

@@ -70,11 +70,12 @@ def _last_line(said: Said) -> int:
 
 def _as(episode: Episode, action: str) -> Episode:
     kind = "watch" if action == "watch" else "hardware"
-    said = tuple(
+    said = [
         replace(s, rule=replace(s.rule, action=action, kind=kind)) for s in episode.said
         if s.rule.kind != "ignore"
-    )
-    return replace(episode, said=said)
+    ]  # fmt: skip
+    place = (episode.machine, episode.subject, episode.family, episode.clock)
+    return Episode.of(place, said or episode.said)
 
 
 def sift(found: Sequence[Episode]) -> list[Episode]:

@@ -4,6 +4,7 @@ Measurements and events of one machine come in; signs go out in the shape of eve
 that they go through the same episodes and cases as a kernel log's.
 """
 
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -105,6 +106,27 @@ def _links(measurements: Sequence[Measurement]) -> Iterable[Sign]:
             yield event, Rule("pcie", action, "smi-pcie", kind, name=now, source=source)
 
 
+# A GPU with as many corrected errors as this is not healthy, though none was uncorrected: our own
+# bounds, from a fleet in which one GPU had 54 billion of them beside peers with none.
+CORRECTED_MANY, CORRECTED_SOME, TIMES_PEERS = 1_000_000, 1_000, 100
+
+
+def _corrected(measurements: Sequence[Measurement]) -> Iterable[Sign]:
+    """Yield GPUs with far more corrected errors than their peers, or with very many alone."""
+    metric = "ecc.corrected.volatile"
+    counts = {
+        m.subject: m.value
+        for m in measurements if m.metric == metric and isinstance(m.value, int | float)
+    }  # fmt: skip
+    for subject, count in counts.items():
+        peers = [other for place, other in counts.items() if place != subject]
+        above = count > TIMES_PEERS * max(1, statistics.median(peers)) if peers else False
+        if count >= CORRECTED_MANY or (above and count >= CORRECTED_SOME):
+            event = Event(subject, metric, f"{metric} {count} errors", clock="none")
+            source = "corrected errors far beyond the peers'"
+            yield event, Rule("hbm", "watch", "smi-hbm", "watch", name=metric, source=source)
+
+
 def signs(measurements: Sequence[Measurement], events: Sequence[Event]) -> list[Sign]:
     """Return the signs among one file's readings and events."""
     found = [(event, rule) for event in events if (rule := meaning(event)) is not None]
@@ -122,4 +144,4 @@ def signs(measurements: Sequence[Measurement], events: Sequence[Event]) -> list[
                 continue
             if not any((one.subject, other) in struck for other in test.unless):
                 found.append(_sign(one, test))
-    return [*found, *_links(measurements)]
+    return [*found, *_links(measurements), *_corrected(measurements)]

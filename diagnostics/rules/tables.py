@@ -20,7 +20,7 @@ class Rule:
     `component` and `action` are the contract's words. `family` groups codes into one episode.
     `kind`: terminal (nothing but a swap will help), hardware, driver, watch (an early or unclear
     sign), app, sympathetic (follows somebody else's fault), directive (Xid 154), ignore. `prior` is
-    the chance that the fault outlasts a reset.
+    the chance that the fault outlasts a reset; `note` is what the vendor advises to look at next.
     """
 
     component: str
@@ -30,6 +30,7 @@ class Rule:
     prior: float = 0.1
     name: str = ""
     source: str = ""
+    note: str = ""
 
 
 def _rows(name: str) -> list[dict[str, str]]:

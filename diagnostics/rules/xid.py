@@ -87,6 +87,7 @@ def _link(code: int, detail: Detail, rule: Rule) -> Rule:
     row = decode(code, detail)
     if row is not None:
         action = row.action
+        rule = replace(rule, note=row.investigatory)
         fatal = "atal" in row.severity and not row.severity.startswith("Non")
         if action == "none" and fatal:
             action = "watch"

@@ -14,7 +14,7 @@ from rackproof.harness.model import Event
 from rackproof.harness.readers.apei import Blocks
 from rackproof.harness.readers.places import plain
 from rackproof.harness.readers.reading import Reading
-from rackproof.harness.readers.search import line_spans
+from rackproof.harness.readers.search import line_spans, newlines
 from rackproof.harness.readers.signatures import HOST, Sign, sign_of
 from rackproof.harness.readers.source import Source
 from rackproof.harness.readers.stamps import MINUTE, RELATIVE, YEAR, Stamped, month_of, parse
@@ -114,14 +114,9 @@ class _Log:
     def take(self, found: Stamped, line: int) -> None:
         """Look at one line of the kernel."""
         message = found.message.lstrip(" \t")
-        belongs, done = self.blocks.take(message)
-        if done:
-            self._finish(done)
-        if belongs:
-            if self.pending is None:
-                self.pending = (found, message, line)
-            return
         sign = sign_of(message, traced=found.shape == "ftrace")
+        if sign is None:
+            self._block(found, message, line)
         if sign is None or not sign.code:
             return
         if sign.code == "kernel.boot":
@@ -137,6 +132,14 @@ class _Log:
             self.near = (sign.subject, line)
         else:
             self._add_placed(sign, found, plain(message), line)
+
+    def _block(self, found: Stamped, message: str, line: int) -> None:
+        """Look at a line that may belong to one of the firmware's reports."""
+        belongs, done = self.blocks.take(message)
+        if done:
+            self._finish(done)
+        if belongs and self.pending is None:
+            self.pending = (found, message, line)
 
     def _add_placed(self, sign: Sign, found: Stamped, text: str, line: int) -> None:
         """Add a sign; one without a place belongs to the device that was named just before."""
@@ -195,13 +198,13 @@ def _lines(source: Source, log: _Log, *, relative: bool) -> Iterator[tuple[bytes
     for chunk in source.chunks():
         counted = moved = 0
         for start, end in line_spans(chunk):
-            before += chunk.count(b"\n", counted, start)
+            before += newlines(chunk, counted, start)
             counted = start
             if relative:
                 _relative(log, chunk, moved, end)
                 moved = end
             yield chunk[start : min(end, start + LINE_LIMIT)], before + 1
-        before += chunk.count(b"\n", counted)
+        before += newlines(chunk, counted)
         if relative:
             _relative(log, chunk, moved, len(chunk))
         whole = chunk.endswith(b"\n")

@@ -66,6 +66,16 @@ _EDAC = re.compile(r"EDAC (MC\d{1,3}): (?:(\d{1,9}) )?(UE|CE) (?!.{0,20}error_co
 _DIMM = re.compile(r"\bon (\S{1,80})")
 _MEMORY = re.compile(r"Memory failure: 0x[0-9a-f]{1,16}: ")
 _MCE = re.compile(r"mce: (?:Uncorrected hardware memory error|\[Hardware Error\]: .{0,40}Fatal)")
+_BANK = re.compile(
+    r"mce: \[Hardware Error\]: CPU \d{1,5}: Machine Check(?: Exception)?: [0-9a-f]{1,4} "
+    r"Bank \d{1,3}: ([0-9a-f]{16})\b"
+)
+_UNCORRECTED = 1 << 61  # MCi_STATUS.UC, Intel SDM volume 3B, section 16.3.2.2
+_AMD = re.compile(r"\[Hardware Error\]: (Corrected|Uncorrected|Deferred)\b[^:]{0,60}\Z")
+_CABLE = re.compile(
+    r"mlx5_core (" + ADDRESS + r")[^:]{0,40}: Port module event(?:\[error\])?: module \d{1,3}, "
+    r"Cable (unplugged|plugged|error)"
+)
 _BLOCK = re.compile(
     r"(?:blk_update_request: |print_req_error: )?(?:I/O error|critical (?:medium|target) error), "
     r"dev (\w{1,32}),"
@@ -167,6 +177,8 @@ def _nvrm(message: str) -> Sign | None:
         return Sign("nvrm.fallen", subject)
     if "power cables" in message:
         return Sign("nvrm.power", subject)
+    if message.startswith("NVRM: API mismatch"):
+        return Sign("nvrm.mismatch", HOST)
     if _INIT.match(message):
         return Sign("nvrm.init", subject)
     return Sign("nvrm.named", subject) if message.startswith("NVRM: The NVIDIA GPU") else None
@@ -190,6 +202,10 @@ def _host(message: str) -> Sign | None:
         if dimm := _DIMM.search(message):
             detail["device"] = dimm[1]
         return Sign(f"edac.{match[3].lower()}", HOST, detail)
+    if match := _BANK.match(message):
+        return Sign("mce.ue" if int(match[1], 16) & _UNCORRECTED else "mce.ce", HOST)
+    if match := _AMD.match(message):
+        return Sign("mce.ce" if match[1] == "Corrected" else "mce.ue", HOST)
     if _MEMORY.match(message) or _MCE.match(message):
         return Sign("edac.ue", HOST)
     for pattern, code in _PLAIN:
@@ -219,6 +235,9 @@ def _nic(message: str) -> Sign | None:
         state = {"down": "down", "up": "up", "active": "up"}.get(match[3].lower())
         alias = match[2] if (match[2] or "").startswith("mlx5_") else ""
         return Sign(f"nic.{state}", pci(match[1]) or "", alias=alias) if state else None
+    if match := _CABLE.match(message):
+        state = {"unplugged": "down", "plugged": "up"}.get(match[2], "cable")
+        return Sign(f"nic.{state}", pci(match[1]) or "")
     if match := _MLX5_SICK.match(message):
         word = match[2].lower()
         code = "power" if "power" in word else "heat" if "temperature" in word else "health"

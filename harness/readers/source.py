@@ -163,7 +163,7 @@ class Source:
         for data in self._decoded():
             end = data.rfind(b"\n") + 1
             if end:
-                yield rest + data[:end]
+                yield b"".join((rest, memoryview(data)[:end]))  # one copy, not two
                 rest = data[end:]
                 continue
             rest += data

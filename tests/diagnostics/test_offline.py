@@ -158,6 +158,18 @@ CASES = {
         [at(9, "nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 20034, Fatal, Link 28 LTSSM Fault Up"),
          xid(9.2, GPUS[0], 74, "pid=1, NVLink: fatal error detected on link 3(0x1)")],
         "FAIL", [("pci:0000:c2:00.0/link28", "nvlink", "reset-gpu")]),
+    "a corrected machine check": (
+        [at(9, "mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 7: 8c00004000010091")],
+        "PASS", []),
+    "an uncorrected machine check": (
+        [at(9, "mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 7: bd80000000100134")],
+        "FAIL", [("host:unknown", "host", "field-diag")]),
+    "a cable error": (
+        [at(9, "mlx5_core 0000:ab:00.0: Port module event[error]: module 0, Cable error, x")],
+        "FAIL", [("pci:0000:ab:00.0", "nic", "check-cabling")]),
+    "two versions of the driver": (
+        [at(9, "NVRM: API mismatch: the client has the version 570.86, but")],
+        "FAIL", [("host:unknown", "driver", "update-software")]),
     "an SXid that is no fault": (
         [at(9, "nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 10005, Non-fatal, x")], "PASS", []),
 }  # fmt: skip
@@ -297,6 +309,18 @@ def test_pcie_width_by_peers(narrow, expected):
         "remap.pending": 0,
     })])  # fmt: skip
     assert roots(found) == expected
+
+
+@pytest.mark.parametrize(
+    ("counts", "watched"),
+    [([0, 0, 5000, 1], ["pci:0000:4c:00.0"]), ([900, 0, 0, 0], []), ([5000] * 4, []),
+     ([2_000_000], ["pci:0000:19:00.0"])],
+)  # fmt: skip
+def test_corrected_errors_are_held_against_the_peers(counts, watched):
+    found = judge_inputs([reading(
+        lambda i: {"ecc.corrected.volatile": counts[i], "remap.pending": 0}, total=len(counts)
+    )])  # fmt: skip
+    assert [(s, c, a) for s, c, a in roots(found)] == [(w, "hbm", "watch") for w in watched]
 
 
 def test_nothing_to_judge_by_is_unknown():
