@@ -353,4 +353,3 @@ def _sentence(body: Mapping[str, Any]) -> str:
     if all(entry["kind"] == "unrecognised" for entry in body["inputs"]):
         return f"{inputs}: nothing was recognised"
     return f"{inputs}: not all could be judged; see above"
-

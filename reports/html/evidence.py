@@ -112,9 +112,7 @@ class Evidence:
         place = visible(check.subject.rpartition("/")[2]) if is_link else ""
         reason = check.message + (f"; cure: {check.cure}" if check.cure else "")
         reason = "" if check.verdict is Verdict.FAIL else visible(reason)
-        bad.append(
-            [verdict, place, burn, metric, _runs(check), self._limit(check.limit), reason]
-        )
+        bad.append([verdict, place, burn, metric, _runs(check), self._limit(check.limit), reason])
 
     def _links(self, burn: str, metric: str, checks: list[Check]) -> list[Any]:
         """Return how many of a GPU's links pass one check, and the range of their values."""

@@ -98,18 +98,22 @@ def render(
     """
     evidence = Evidence(record, judgement)
     style, script = _asset("style.css"), _asset("page.js")
-    return _environment().get_template("page.html.j2").render(
-        **_context(record, judgement),
-        ran=facts.ran(record, judgement, span),
-        known=evidence.parts,
-        evidence=Markup(embedded(evidence.tables())),  # noqa: S704 - holds no < > or &
-        style=Markup(style),  # noqa: S704 - our own file
-        script=Markup(script),  # noqa: S704 - our own file
-        style_hash=_hash(style),
-        script_hash=_hash(script),
-        fingerprint=fingerprint,
-        name=name,
-        check_command=CHECK_COMMAND,
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            **_context(record, judgement),
+            ran=facts.ran(record, judgement, span),
+            known=evidence.parts,
+            evidence=Markup(embedded(evidence.tables())),  # noqa: S704 - holds no < > or &
+            style=Markup(style),  # noqa: S704 - our own file
+            script=Markup(script),  # noqa: S704 - our own file
+            style_hash=_hash(style),
+            script_hash=_hash(script),
+            fingerprint=fingerprint,
+            name=name,
+            check_command=CHECK_COMMAND,
+        )
     )
 
 

@@ -30,8 +30,11 @@ GEMM = (
     "gemm.fp32.wrong gemm.fp32.checked gemm.fp32.rate throttle.thermal temperature xid.count"
 ).split()
 PLAN = (
-    Planned("inventory", {"gpu": INVENTORY, "link": ["nvlink.active", "nvlink.speed"],
-                          "host": ["gpu.unexpected"]}, 1.0),
+    Planned(
+        "inventory",
+        {"gpu": INVENTORY, "link": ["nvlink.active", "nvlink.speed"], "host": ["gpu.unexpected"]},
+        1.0,
+    ),
     Planned("health", {"gpu": HEALTH, "link": ["nvlink.ber"]}, 1.0),
     Planned("memory.address", {"gpu": MEMORY}, 1.0),
     Planned("memory.march", {"gpu": MEMORY}, 3.0),
