@@ -41,7 +41,7 @@ def line(draw: random.Random, number: int) -> str:
 
 def write(path: Path, size: int) -> None:
     """Write a log of about `size` bytes, always the same."""
-    draw, written, number = random.Random(1), 0, 0  # noqa: S311 - no secret
+    draw, written, number = random.Random(1), 0, 0
     with path.open("w") as file:
         while written < size:
             number += 1

@@ -48,9 +48,7 @@ def own_fault(found: Sequence[Case]) -> list[Case]:
     ]  # fmt: skip
     crowd = [e for c in found if c.rule.component == "app" for e in (*c.root, *c.tied)]
     for case in suspects:
-        shared = any(
-            near(case.root[0], e, MINUTE) and e.subject != case.subject for e in crowd
-        )
+        shared = any(near(case.root[0], e, MINUTE) and e.subject != case.subject for e in crowd)
         again = [
             o for o in suspects
             if (o.machine, o.subject) == (case.machine, case.subject)

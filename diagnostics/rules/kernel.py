@@ -98,5 +98,3 @@ def sift(found: Sequence[Episode]) -> list[Episode]:
         elif _storm(episode):
             kept.append(_as(episode, "watch"))
     return kept
-
-

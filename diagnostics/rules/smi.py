@@ -94,7 +94,8 @@ def _links(measurements: Sequence[Measurement]) -> Iterable[Sign]:
                 continue
             name = of.get((subject, "gpu.name"))
             peers = [
-                of.get((other, now)) for other, metric in of
+                of.get((other, now))
+                for other, metric in of
                 if metric == "gpu.name" and other != subject and of[other, metric] == name
             ]
             full = any(isinstance(p, int | float) and p > value for p in peers)
@@ -133,7 +134,8 @@ def signs(measurements: Sequence[Measurement], events: Sequence[Event]) -> list[
     told = {e.subject for e in events if e.code.startswith("smi.ecc.")}
     struck = {
         (one.subject, one.metric)
-        for one in measurements for test in _tests()
+        for one in measurements
+        for test in _tests()
         if test.metric == one.metric and test.strikes(one.value)
     }
     for one in measurements:

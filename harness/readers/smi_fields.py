@@ -205,6 +205,7 @@ class _Out:
 
     def thermal(self) -> None:
         """The distance to the slowdown: below its offset with T.Limit, else by subtraction."""
+
         def one(pattern: str) -> float | None:
             numbers = [number(value, "C") for _, value in self.found(pattern)]
             return next((n for n in numbers if not isinstance(n, Why)), None)

@@ -16,16 +16,16 @@ from rackproof.harness.readers.stamps import parse
 LOG = """\
 [  100.000000] Linux version 6.8.0
 [  101.000001] NVRM: GPU at PCI:0000:5a:00: GPU-12345678-1234-1234-1234-123456789abc
-[  101.000002] NVRM: Xid (PCI:0000:5a:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 07 (0xa001c6 0x0 0x0)
-[  101.000003] NVRM: Xid (PCI:0000:5a:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (x)
+[  101.000002] NVRM: Xid (PCI:0000:5a:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 07 (0xa001c6 0x0)
+[  101.000003] NVRM: Xid (PCI:0000:5a:00): 154, GPU recovery action changed from 0x0 (x) to 0x1 (x)
 Feb 23 16:24:18 n17 kernel: pcieport 0000:00:03.1: PCIe Bus Error: severity=Corrected, type=x
-<4>1 2025-02-23T16:24:18.0+00:00 n17 kernel - - - nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 20034, Fatal, Link 28 x
+<4>1 2025-02-23T16:24:18.0Z n kernel - - - nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 20034, Fatal
 {"__REALTIME_TIMESTAMP":"1740327858000000","SYSLOG_IDENTIFIER":"kernel","MESSAGE":[78,86,82,77]}
 [  102.000000] {1}[Hardware Error]: event severity: fatal
 [  102.000000] {1}[Hardware Error]:   section_type: memory error
 4,777,1843308145,-;NVRM: Xid (PCI:0000:5a:00): 79, pid=1, GPU has fallen off the bus.
 """
-XML = """<?xml version="1.0"?><!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd"><nvidia_smi_log>
+XML = """<?xml version="1.0"?><!DOCTYPE nvidia_smi_log SYSTEM "v12.dtd"><nvidia_smi_log>
 <attached_gpus>1</attached_gpus><gpu id="00000000:3B:00.0"><product_name>X</product_name>
 <gpu_recovery_action>None</gpu_recovery_action><processes></processes></gpu></nvidia_smi_log>"""
 TEXT = """==============NVSMI LOG==============
@@ -38,10 +38,24 @@ GPU 00000000:3B:00.0
     Processes                             : None
 """
 SEEDS = [LOG.encode(), XML.encode(), TEXT.encode()]
-BITS = [b"NVRM: Xid (", b"Xid", b"(PCI:", b"\0", b"\xff\xfe", b"\x1f\x8b", b"\x1b[", b"<gpu>", b"--\n",
-        b": ", b"AER: ", b"{1}[Hardware Error]: ", b"99999999999999999999", b"[  +", b"\r", b"<!ENTITY",
-        b"mlx5_core ", b" UE ", "ſİ١٢٣".encode(), b"9" * 400, b" " * 400]  # fmt: skip
-PACKINGS = st.sampled_from([bytes, gzip.compress, lambda b: b.decode("utf-8", "replace").encode("utf-16")])
+BITS = [
+    *(
+        b"NVRM: Xid (",
+        b"Xid",
+        b"(PCI:",
+        b"\0",
+        b"\xff\xfe",
+        b"\x1f\x8b",
+        b"\x1b[",
+        b"<gpu>",
+        b"--\n",
+    ),
+    *(b": ", b"AER: ", b"{1}[Hardware Error]: ", b"99999999999999999999", b"[  +", b"\r"),
+    *(b"<!ENTITY", b"mlx5_core ", b" UE ", "ſİ١٢٣".encode(), b"9" * 400, b" " * 400),
+]
+PACKINGS = st.sampled_from(
+    [bytes, gzip.compress, lambda b: b.decode("utf-8", "replace").encode("utf-16")]
+)
 
 
 @st.composite

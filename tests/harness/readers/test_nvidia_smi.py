@@ -210,13 +210,13 @@ def test_a_loop_of_reports_is_read_to_the_end(smi):
 @pytest.mark.parametrize(
     ("layout", "expected"),
     [
-        ("<volatile><sram_uncorrectable>2</sram_uncorrectable>"
-         "<dram_uncorrectable>1</dram_uncorrectable></volatile>", 3),
-        ("<volatile><double_bit><device_memory>4</device_memory><total>4</total></double_bit>"
-         "</volatile>", 4),
-        ("<volatile><sram_uncorrectable_parity>1</sram_uncorrectable_parity>"
+        (("<volatile><sram_uncorrectable>2</sram_uncorrectable>"
+         "<dram_uncorrectable>1</dram_uncorrectable></volatile>"), 3),
+        (("<volatile><double_bit><device_memory>4</device_memory><total>4</total></double_bit>"
+         "</volatile>"), 4),
+        (("<volatile><sram_uncorrectable_parity>1</sram_uncorrectable_parity>"
          "<sram_uncorrectable_secded>1</sram_uncorrectable_secded>"
-         "<dram_uncorrectable>0</dram_uncorrectable></volatile>", 2),
+         "<dram_uncorrectable>0</dram_uncorrectable></volatile>"), 2),
     ],
     ids=["v11", "v10", "v12"],
 )  # fmt: skip
@@ -233,7 +233,9 @@ def test_mig_devices_do_not_speak_for_the_gpu(smi):
             Volatile
                 SRAM Uncorrectable        : 7
 """
-    assert values(smi(text(text_gpu(more=mig))))["pci:0000:3b:00.0", "ecc.uncorrected.volatile"] == 0
+    assert (
+        values(smi(text(text_gpu(more=mig))))["pci:0000:3b:00.0", "ecc.uncorrected.volatile"] == 0
+    )
 
 
 def test_parts_that_grep_left_are_gpus_by_their_place(smi):

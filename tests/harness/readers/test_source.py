@@ -70,7 +70,9 @@ def test_bytes_behind_a_gzip_stream_do_no_harm(put):
     assert codes(put(gzip.compress(FALLEN.encode()) + b"garbage")) == ["xid.79"]
 
 
-@pytest.mark.parametrize("data", [b"", b"\0" * 1000, b"\x1f\x8b", b"\x1f\x8bgarbage", os.urandom(8)])
+@pytest.mark.parametrize(
+    "data", [b"", b"\0" * 1000, b"\x1f\x8b", b"\x1f\x8bgarbage", os.urandom(8)]
+)
 def test_what_holds_no_text_is_unrecognised_with_a_reason(put, data):
     found = read(put(data))
     assert (found.kind, found.records) == ("unrecognised", 0)
