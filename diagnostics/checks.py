@@ -116,36 +116,25 @@ def decide(
     `settled` holds the attempts of its burn that are complete; `due` says that the plan owes it, so
     that each of them must have read it.
     """
-    burn, subject, name = key
-    metric = metrics()[name]
+    metric = metrics()[key[2]]
     must = settled if due else frozenset[int]()
     if not runs.values:
         return _unread(key, runs, scale.head, must)
     layers = scale.layers(key)
     read = _read(runs, layers, must)
-    failed = tuple(bool(b) for b in read.breaking)
-    verdict, limit, decided = Verdict.UNKNOWN, layers[0] if layers else None, 0
-    cure = ""
-    gap = _gap(runs, settled, must)
+    failed = tuple(bool(broken) for broken in read.breaking)
+    limit = layers[0] if layers else None
+    value = next(v for v in read.values if v is not None)
     if any(failed):
-        verdict, decided = Verdict.FAIL, failed.index(True)
-        limit = read.breaking[decided][0]
-        message = _says(read, decided, metric)
-    elif not layers:
-        message, cure = _no_limit(metric)
-    elif gap is not None:
-        message, cure = gap
-    elif settled.isdisjoint(runs.values):
-        message, cure = "cut short", "--resume the run"
+        decided = failed.index(True)
+        limit, value = read.breaking[decided][0], read.values[decided]
+        verdict, message, cure = Verdict.FAIL, _says(read, decided, metric), ""
     else:
-        verdict, message = Verdict.PASS, "within limits"
-    value = read.values[decided]
-    if value is None:
-        value = next(v for v in read.values if v is not None)
+        doubt = _doubt(runs, settled, must) if layers else _no_limit(metric)
+        verdict = Verdict.UNKNOWN if doubt else Verdict.PASS
+        message, cure = doubt or ("within limits", "")
     return Check(
-        burn,
-        subject,
-        name,
+        *key,
         verdict,
         message,
         metric.unit,
@@ -159,14 +148,16 @@ def decide(
     )
 
 
-def _gap(runs: Runs, settled: AbstractSet[int], due: AbstractSet[int]) -> tuple[str, str] | None:
-    """Return why a finished run did not read it, and the cure; None where each of them did."""
+def _doubt(runs: Runs, settled: AbstractSet[int], due: AbstractSet[int]) -> tuple[str, str] | None:
+    """Return why readings within limits make no PASS, and the cure; None where they do."""
     for attempt in sorted(due | (runs.missing.keys() & settled)):
         missing = runs.missing.get(attempt)
         if missing is not None:
             return missing.reason, missing.cure
         if attempt not in runs.values:
             return f"run {attempt} ended without a reading", "run it again"
+    if settled.isdisjoint(runs.values):
+        return "cut short", "--resume the run"
     return None
 
 
