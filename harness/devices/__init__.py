@@ -16,6 +16,7 @@ from rackproof.harness.devices import real
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.nvml import Driver, Identity, NvmlTelemetry
 from rackproof.harness.devices.protocol import Device
+from rackproof.harness.errors import NotPresent
 from rackproof.harness.model import Gpu
 from rackproof.harness.spec import RackSpec
 
@@ -81,6 +82,10 @@ class Emulated:
         self.state = (state_dir or self._own or Path()) / STATE
         try:
             self.rack = EmulatedRack.build(spec, seed, self.state)
+        except OSError as error:
+            self._delete()
+            msg = f"{self.state}: the emulated driver's state cannot be written ({error.strerror})"
+            raise NotPresent(msg) from error
         except BaseException:
             self._delete()
             raise

@@ -77,6 +77,9 @@ class Effect(Protocol):
     def passed(self, now: float, seconds: float, utilisation: float) -> None:
         """`seconds` have passed under `utilisation`; it is `now` on the GPU's clock."""
 
+    def read(self, metric: str, link: int | None) -> None:
+        """The driver was asked for `metric`, of the GPU or of one of its links."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:

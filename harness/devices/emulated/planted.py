@@ -12,7 +12,7 @@ from typing import Any
 
 from rackproof.harness.devices.emulated import draw
 from rackproof.harness.devices.emulated.compute import LANES, OutputFault
-from rackproof.harness.devices.emulated.driver_state import CORRECTED, Flag, sensor_of
+from rackproof.harness.devices.emulated.driver_state import CORRECTED, Flag, Sensor, sensor_of
 from rackproof.harness.devices.emulated.gpu import EmulatedGpu
 from rackproof.harness.devices.emulated.planted_memory import BitFlip, StuckBits, Uncorrectable
 from rackproof.harness.devices.emulated.rows import Constants, fill_links, part_fields
@@ -25,8 +25,15 @@ THROTTLED_SHARE = 0.1
 """Share of its dynamic power that a GPU with thermal-throttle can get rid of."""
 
 
+PRODUCT = 1.0
+"""The utilisation of products; memory traffic has less, and does not feel the clocks."""
+
+
 class RowFault(Strike):
-    """Faults that are fields of the driver's row; they fire in each run that begins under them."""
+    """Faults that are fields of the driver's row; they fire in each run that reads one of them."""
+
+    shown_by: tuple[str, ...] = ()
+    """The metrics that read these fields."""
 
     def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
         super().__init__(gpu, fault, plan)
@@ -50,13 +57,17 @@ class RowFault(Strike):
             self.gpu.row[name] = value
         self._before.clear()
 
-    def began(self) -> None:
+    def asked(self, metric: str, link: int | None) -> None:
         """Count the run."""
-        self.count_run()
+        del link
+        if metric in self.shown_by:
+            self.count_run()
 
 
 class RowRemapPending(RowFault):
     """row-remap-pending."""
+
+    shown_by = ("remap.pending",)
 
     def fields(self) -> Mapping[str, Any]:
         """Return rows that were remapped and wait for a reset."""
@@ -66,6 +77,8 @@ class RowRemapPending(RowFault):
 
 class RowRemapFailure(RowFault):
     """row-remap-failure: XID 64 once, in the first run under load; the flag stays."""
+
+    shown_by = ("remap.failure", "remap.banks.none")
 
     def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
         super().__init__(gpu, fault, plan)
@@ -91,13 +104,13 @@ class EccStorm(Strike):
     _rest = 0.0
 
     def worked(self, seconds: float, utilisation: float) -> None:
-        """Count the errors of these seconds."""
-        del utilisation
+        """Let the errors of these seconds happen; those of a load count as felt."""
         self._rest += float(self.fault.parameters["per_second"]) * seconds
         errors = math.floor(self._rest)
         self._rest -= errors
         self.gpu.count(CORRECTED, errors)
-        self.count(errors)
+        if utilisation > 0.0:
+            self.count(errors)
 
 
 class SmSdc(Strike):
@@ -137,7 +150,7 @@ class SlowGpu(Strike):
 
     def worked(self, seconds: float, utilisation: float) -> None:
         """Count the first product of a run."""
-        if seconds > 0.0 and utilisation >= 1.0:
+        if seconds > 0.0 and utilisation >= PRODUCT:
             self.count_run()
 
 
@@ -218,6 +231,7 @@ class WrongSku(RowFault):
     """wrong-sku: the driver describes a part of another kind; its memory is that part's."""
 
     early = True
+    shown_by = ("gpu.name", "gpu.pci_id", "memory.total")
 
     def fields(self) -> Mapping[str, Any]:
         """Return what the driver says of the other part, NVLinks included."""
@@ -245,21 +259,21 @@ class NvlinkDown(Strike):
     """nvlink-down: the link is inactive at the GPU's end. The switch's end is not modelled yet."""
 
     @property
-    def _link(self) -> Any:
-        number = int(self.fault.subject.rpartition("/link")[2])
-        return self.gpu.row["links"][number]
+    def _number(self) -> int:
+        return int(self.fault.subject.rpartition("/link")[2])
 
     def on(self) -> None:
         """Take it down."""
-        self._link["state"] = 0
+        self.gpu.row["links"][self._number]["state"] = 0
 
     def off(self) -> None:
         """Bring it up."""
-        self._link["state"] = 1
+        self.gpu.row["links"][self._number]["state"] = 1
 
-    def began(self) -> None:
-        """Count the run."""
-        self.count_run()
+    def asked(self, metric: str, link: int | None) -> None:
+        """Count the run that reads its state."""
+        if link == self._number and metric == "nvlink.active":
+            self.count_run()
 
 
 class ThermalThrottle(Strike):
@@ -277,9 +291,15 @@ class ThermalThrottle(Strike):
         self.gpu.die.cooling = 1.0
 
     def worked(self, seconds: float, utilisation: float) -> None:
-        """Count the first slowdown of a run."""
-        del seconds, utilisation
-        if self.gpu.die.throttled:
+        """Count a product that it slows down."""
+        del seconds
+        if self.gpu.die.throttled and utilisation >= PRODUCT:
+            self.count_run()
+
+    def asked(self, metric: str, link: int | None) -> None:
+        """Count a run that reads of the slowdown."""
+        del link
+        if self.gpu.die.throttled and metric in {"throttle.thermal", "thermal.margin"}:
             self.count_run()
 
 
@@ -296,22 +316,42 @@ class PowerBrake(Strike):
         self.gpu.die.brake = False
         self.gpu.sync()
 
-    def began(self) -> None:
-        """Count the run."""
-        self.count_run()
+    def worked(self, seconds: float, utilisation: float) -> None:
+        """Count a product that it slows down."""
+        if seconds > 0.0 and utilisation >= PRODUCT:
+            self.count_run()
+
+    def asked(self, metric: str, link: int | None) -> None:
+        """Count a run that reads of it."""
+        del link
+        if metric == "throttle.power_brake":
+            self.count_run()
 
 
 class SensorMissing(RowFault):
     """sensor-missing: the driver answers UNKNOWN for that reading and all that share its sensor."""
 
-    def fields(self) -> Mapping[str, Any]:
-        """Return the row's mask with that sensor in it."""
+    @property
+    def _sensor(self) -> Sensor:
         metric = str(self.fault.parameters["metric"])
         sensor = sensor_of(metric)
         if sensor is None:
             msg = f"sensor-missing: {metric} is read from no sensor that can be missing"
             raise SpecError(msg)
-        return {"missing": int(self.gpu.row["missing"]) | sensor}
+        return sensor
+
+    def fields(self) -> Mapping[str, Any]:
+        """Return the row's mask with that sensor in it."""
+        return {"missing": int(self.gpu.row["missing"]) | self._sensor}
+
+    def asked(self, metric: str, link: int | None) -> None:
+        """Count a run that asks the sensor, or for what is worked out from it."""
+        del link
+        hidden = self._sensor
+        if hidden is Sensor.TEMPERATURE:
+            hidden |= Sensor.MARGIN
+        if (sensor_of(metric) or Sensor(0)) & hidden:
+            self.count_run()
 
 
 KINDS: Mapping[str, Kind] = {

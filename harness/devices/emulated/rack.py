@@ -22,7 +22,7 @@ from rackproof.harness.devices.emulated.strikes import Plan, Strike
 from rackproof.harness.devices.protocol import DataPlane, Telemetry
 from rackproof.harness.errors import SpecError
 from rackproof.harness.faults import Fault
-from rackproof.harness.model import Gpu
+from rackproof.harness.model import Event, Gpu, Value
 from rackproof.harness.spec import RackSpec
 
 
@@ -88,7 +88,7 @@ class EmulatedDevice:
         self._emulated = emulated
         self.gpu = emulated.gpu
         self.clock = emulated.clock
-        self.telemetry = telemetry
+        self.telemetry = Overheard(telemetry, emulated)
         self.plane = EmulatedPlane(emulated)
 
     def begin(self, check: str, attempt: int) -> None:
@@ -99,6 +99,36 @@ class EmulatedDevice:
         """End it: no load, no claimed memory."""
         self.plane.release()
         self._emulated.end()
+
+
+class Overheard:
+    """A GPU's telemetry, unchanged; its planted faults hear what is asked, and count by it."""
+
+    def __init__(self, telemetry: Telemetry, emulated: EmulatedGpu) -> None:
+        self._telemetry = telemetry
+        self._emulated = emulated
+
+    def read(self, metric: str) -> Value:
+        """Return one reading."""
+        self._tell(metric, None)
+        return self._telemetry.read(metric)
+
+    def read_link(self, metric: str, link: int) -> Value:
+        """Return one reading of a link."""
+        self._tell(metric, link)
+        return self._telemetry.read_link(metric, link)
+
+    def events(self) -> list[Event]:
+        """Return what the driver reported since the last call."""
+        return self._telemetry.events()
+
+    def __getattr__(self, name: str) -> Any:
+        """Give whatever else this telemetry can do."""
+        return getattr(self._telemetry, name)
+
+    def _tell(self, metric: str, link: int | None) -> None:
+        for effect in self._emulated.effects:
+            effect.read(metric, link)
 
 
 class PlantedFaults:

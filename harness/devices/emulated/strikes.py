@@ -9,8 +9,8 @@ which the kinds of planted.py fill. The rules, the same for every kind:
   lasts=S       until the GPU's own clock passes S seconds
   lasts=once    on in each run until one in which it fired; never again after that run
 
-`fired` counts effects on something that was read or done. A fault that only changes what the
-driver says counts once for each run that begins on the GPU while the driver says so.
+`fired` counts effects on something that was read or done: a fault that only changes what the driver
+says counts once for each run in which the driver was asked for it.
 """
 
 import math
@@ -47,7 +47,7 @@ class Plan:
 
 
 class Strike:
-    """One fault on one GPU. Kinds override `on`, `off`, `began` and `worked`."""
+    """One fault on one GPU. Kinds override `on`, `off`, `began`, `worked` and `asked`."""
 
     early = False
     """Planted before the others: it decides what there is to plant them in."""
@@ -59,7 +59,7 @@ class Strike:
         self.active = False
         self.spent = False
         self._fired = plan.already
-        self._in_run = False
+        self._felt = True  # there is no run yet
         lasts = fault.parameters.get("lasts")
         self.once = lasts == "once"
         self._until = math.inf if lasts is None or self.once else float(lasts)
@@ -80,6 +80,9 @@ class Strike:
     def worked(self, seconds: float, utilisation: float) -> None:
         """`seconds` have passed while the fault acts."""
 
+    def asked(self, metric: str, link: int | None) -> None:
+        """The driver was asked for a reading while the fault acts."""
+
     @property
     def fired(self) -> int:
         """How often the fault had an effect so far."""
@@ -90,9 +93,9 @@ class Strike:
         self._fired += times
 
     def count_run(self) -> None:
-        """Count an effect, but only the first of a run."""
-        if not self._in_run:
-            self._in_run = True
+        """Count an effect: the first of a run, and none between runs."""
+        if not self._felt:
+            self._felt = True
             self._fired += 1
 
     # --- when it does it ------------------------------------------------------------------------
@@ -105,13 +108,14 @@ class Strike:
 
     def begin(self, check: str, attempt: int) -> None:
         """Decide whether it acts in this run."""
-        self._in_run = False
+        self._felt = False
         self._switch(on=self._strikes(check, attempt))
         if self.active:
             self.began()
 
     def end(self) -> None:
         """Stop after the run where it was drawn for this run alone."""
+        self._felt = True
         if self.once and self.fired > 0:
             self.spent = True
         if self.once or self._rate < 1.0:
@@ -129,6 +133,11 @@ class Strike:
         self.worked(seconds, utilisation)
         if now >= self._until - TICK_S:
             self._switch(on=False)
+
+    def read(self, metric: str, link: int | None) -> None:
+        """Hear what the driver was asked for."""
+        if self.active:
+            self.asked(metric, link)
 
     def _strikes(self, check: str, attempt: int) -> bool:
         if self.spent or self.gpu.clock.now() >= self._until - TICK_S:
