@@ -158,7 +158,7 @@ def _outside(case: Case) -> tuple[str, str]:
         return "fabric", "fabric"
     if episode.family == "link" and episode.kind == "sympathetic":
         return "fabric", "fabric"
-    if episode.family == "bus":
+    if episode.family == "bus" or "aer.unrecovered" in episode.codes:
         return "host", "pcie"
     if episode.family == "gsp":
         return "host", "driver"
@@ -174,7 +174,8 @@ def _alike(cases: Iterable[Case]) -> list[list[Case]]:
         where, component = _outside(case)
         machine = "" if where == "fabric" and case.root[0].family == "link" else case.machine
         clock = str(case.root[0].clock)
-        groups[machine, where, f"{component} {case.root[0].family == 'switch'}", clock].append(case)
+        alike = f"{component} {case.root[0].family in ('switch', 'pcie')}"
+        groups[machine, where, alike, clock].append(case)
     found = []
     for (_, where, _, _), members in sorted(groups.items()):
         if not where:

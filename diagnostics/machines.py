@@ -27,16 +27,18 @@ class Machines:
     of: list[str] = field(default_factory=list)
     name: str = UNKNOWN
     several: bool = False
+    short: dict[str, str] = field(default_factory=dict)
     aliases: dict[str, dict[str, str]] = field(default_factory=dict)
     serials: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def place(self, index: int, subject: str) -> tuple[str, str]:
         """Return (machine, subject in one spelling) for a subject of reading `index`."""
         host, rest = split(subject)
-        machine = host if host is not None and self.several else self.of[index]
+        known = host is not None and self.several
+        machine = self.short.get(host, host) if known and host else self.of[index]
         device, slash, tail = rest.partition("/")
-        known = self.aliases.get(machine, {})
-        device = known.get(device.removeprefix("nic:"), device)
+        aliases = self.aliases.get(machine, {})
+        device = aliases.get(device.removeprefix("nic:"), device)
         return machine, device + slash + tail
 
     def spelled(self, machine: str, subject: str) -> str:
@@ -50,6 +52,11 @@ class Machines:
     def serial(self, machine: str, subject: str) -> str | None:
         """Return the serial number of the device that `subject` is, or is a part of."""
         return self.serials.get((machine, subject.partition("/")[0]))
+
+
+def _short(names: set[str]) -> dict[str, str]:
+    """Return one name for each host: ``n17.lan`` is ``n17`` where another file calls it so."""
+    return {name: label if (label := name.partition(".")[0]) in names else name for name in names}
 
 
 def _hosts(reading: Reading) -> set[str]:
@@ -92,7 +99,8 @@ def _nameless(readings: Sequence[Reading], names: dict[int, str | None]) -> dict
 
 def machines(readings: Sequence[Reading]) -> Machines:
     """Return the machines that `readings` come from."""
-    hosts = [_hosts(reading) for reading in readings]
+    short = _short(set().union(*(_hosts(reading) for reading in readings)))
+    hosts = [{short[name] for name in _hosts(reading)} for reading in readings]
     names: dict[int, str | None] = {}
     for index, reading in enumerate(readings):
         if len(hosts[index]) == 1:
@@ -101,7 +109,7 @@ def machines(readings: Sequence[Reading]) -> Machines:
             names[index] = None
     found = _nameless(readings, names)
     everyone = {name for name in found.values() if name}.union(*hosts)
-    result = Machines(several=len(everyone) > 1)
+    result = Machines(several=len(everyone) > 1, short=short)
     result.of = [found.get(i, "") if result.several else "" for i in range(len(readings))]
     if len(everyone) == 1:
         result.name = next(iter(everyone))

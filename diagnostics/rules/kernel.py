@@ -4,10 +4,12 @@ Corrected errors lose nothing, and a healthy machine writes some; a network port
 reboot. What counts is the rate, the repetition, or the state in which the log ends.
 """
 
+import bisect
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rackproof.diagnostics.episodes import Episode, Said, told
+from rackproof.diagnostics.episodes import CASE, Clock, Episode, Said, told
 from rackproof.diagnostics.rules.tables import Rule, toml
 from rackproof.harness.model import Event
 
@@ -20,6 +22,9 @@ DAY = 86400.0
 FLAPS = 3  # gpud: a port that fell three times and came back flaps
 _DEVICES = {"storage": "storage", "nic": "nic", "gpu": "pcie"}
 _MEMORY = "host-memory-corrected"
+_WHOLE = frozenset(("nic-link", _MEMORY))  # judged once, by all that a place ever said
+_BYSTANDER = frozenset(("aer.unrecovered",))
+_FATAL = frozenset(("aer.fatal", "apei.pcie.fatal", "xid.79", "nvrm.fallen", "pcie.unplugged"))
 
 
 def meaning(event: Event) -> Rule | None:
@@ -42,15 +47,22 @@ def _storm(episode: Episode) -> bool:
     return count >= STORM_LEAST and count * 60 / span > STORM_A_MINUTE
 
 
-def _memory_storm(episode: Episode, all_of_it: Sequence[Episode]) -> bool:
-    start = episode.first
-    count = sum(
-        sum(said.count for said in other.said)
-        for other in all_of_it
-        if other.clock == episode.clock
-        and (start is None or other.first is None or 0 <= other.first - start <= DAY)
-    )
-    return count >= MEMORY_STORM
+def _memory_storm(group: Sequence[Episode]) -> bool:
+    """Whether any 24 hours hold as many corrected memory errors as one should be told of."""
+    by_clock: dict[Clock, list[Said]] = {}
+    for episode in group:
+        by_clock.setdefault(episode.clock, []).extend(episode.said)
+    for said in by_clock.values():
+        said.sort(key=Said.order)
+        start = count = 0
+        for one in said:
+            count += one.count
+            while (one.event.at or 0.0) - (said[start].event.at or 0.0) > DAY:
+                count -= said[start].count
+                start += 1
+            if count >= MEMORY_STORM:
+                return True
+    return False
 
 
 def _port(episodes: Sequence[Episode]) -> str | None:
@@ -78,23 +90,57 @@ def _as(episode: Episode, action: str) -> Episode:
     return Episode.of(place, said or episode.said)
 
 
+class _Fatal:
+    """Where fatal errors stand, by machine and clock, for a quick look from anywhere."""
+
+    def __init__(self, found: Sequence[Episode]) -> None:
+        self._ends: dict[tuple[str, Clock], list[tuple[float, float]]] = {}
+        for episode in found:
+            if episode.codes & _FATAL:
+                first, last = episode.first or 0.0, episode.last or 0.0
+                spans = self._ends.setdefault((episode.machine, episode.clock), [])
+                spans.append((last + CASE, first - CASE))
+        for spans in self._ends.values():
+            spans.sort()
+            for i in range(len(spans) - 2, -1, -1):  # the earliest beginning of all that end later
+                spans[i] = (spans[i][0], min(spans[i][1], spans[i + 1][1]))
+
+    def near(self, episode: Episode) -> bool:
+        """Whether one stands near `episode`; without times, in its file."""
+        spans = self._ends.get((episode.machine, episode.clock), [])
+        i = bisect.bisect_left(spans, (episode.first or 0.0, -math.inf))
+        return i < len(spans) and spans[i][1] <= (episode.last or 0.0)
+
+
+def _counted(episode: Episode, group: Sequence[Episode], fatal: _Fatal) -> str | None:
+    """Return the action for an episode whose codes need company to count, or None for none."""
+    if episode.codes == _BYSTANDER:
+        # Without a fatal error the driver was only told of a lesser one.
+        return "check-cabling" if fatal.near(episode) else "watch"
+    if episode.family == "nic-link":
+        return _port(group)
+    storm = _memory_storm(group) if episode.family == _MEMORY else _storm(episode)
+    return "watch" if storm else None
+
+
 def sift(found: Sequence[Episode]) -> list[Episode]:
     """Return the episodes, less those that count only in numbers and did not reach them."""
     groups: dict[tuple[str, str, str], list[Episode]] = {}
     for episode in found:
         groups.setdefault((episode.machine, episode.subject, episode.family), []).append(episode)
+    fatal = _Fatal(found)
+    answers: dict[tuple[str, str, str], str | None] = {}
     kept: list[Episode] = []
     for episode in found:
-        if not any(said.rule.kind == "counted" for said in episode.said):
+        counted = any(said.rule.kind == "counted" for said in episode.said)
+        if not counted and episode.codes != _BYSTANDER:
             kept += [episode] if episode.kind != "ignore" else []
             continue
-        group = groups[episode.machine, episode.subject, episode.family]
-        if episode.family == "nic-link":
-            if action := _port(group):
-                kept.append(_as(episode, action))
-        elif episode.family == _MEMORY:
-            if _memory_storm(episode, group):
-                kept.append(_as(episode, "watch"))
-        elif _storm(episode):
-            kept.append(_as(episode, "watch"))
+        key = (episode.machine, episode.subject, episode.family)
+        if episode.family in _WHOLE and key in answers:
+            action = answers[key]
+        else:
+            action = answers[key] = _counted(episode, groups[key], fatal)
+        if action:
+            kept.append(_as(episode, action))
     return kept

@@ -8,7 +8,7 @@ neither 87,000 equal lines nor a file of many gigabytes fills the memory.
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rackproof.harness.model import Event
 from rackproof.harness.readers.apei import Blocks
@@ -61,6 +61,7 @@ class _Log:
     aliases: dict[str, str] = field(default_factory=dict)
     serials: dict[str, str] = field(default_factory=dict)
     uuids: dict[str, str] = field(default_factory=dict)
+    ports: dict[tuple[str | None, str], _Open] = field(default_factory=dict)
     near: tuple[str, int] = ("", -NEAR_LINES)
     ident: str = ""
     boot: int = 0
@@ -110,6 +111,21 @@ class _Log:
         count = sign.detail.get("count", 1)
         going.count += count if isinstance(count, int) else 1
         going.last, going.last_line = at, line
+        if sign.code == "nic.down":
+            self.ports[found.host, sign.subject] = going
+        elif sign.code == "nic.up":
+            self.ports.pop((found.host, sign.subject), None)
+
+    def restart(self, found: Stamped, *, begins: bool) -> None:
+        """Note that the machine stops or begins anew: ports that went down with it are no sign."""
+        for going in self.ports.values():
+            if going.count == 1:
+                going.sign = replace(going.sign, code="nic.halted")
+        self.ports.clear()
+        self.open.clear()
+        if begins:
+            self.boot += self.newest is not None
+            self.newest = None if found.clock == "boot" else self.newest
 
     def take(self, found: Stamped, line: int) -> None:
         """Look at one line of the kernel."""
@@ -119,9 +135,8 @@ class _Log:
             self._block(found, message, line)
         if sign is None or not sign.code:
             return
-        if sign.code == "kernel.boot":
-            self.boot += self.newest is not None
-            self.newest = None if found.clock == "boot" else self.newest
+        if sign.code in ("kernel.boot", "kernel.halt"):
+            self.restart(found, begins=sign.code == "kernel.boot")
         elif sign.code == "nvrm.ident":
             self.ident = sign.subject
             self.uuids[sign.subject] = sign.uuid
@@ -237,7 +252,15 @@ def read(source: Source) -> Reading:
 
 
 _MICROSECONDS = re.compile(rb"[^\[]{0,24}\[ {0,12}\+?\d{1,10}\.\d{6}\W")  # six digits: no Xorg log
+_TAG = re.compile(rb"^[^\n]{8,300}? kernel(?:\[\d{1,10}\])?: [^\n]{0,200}", re.MULTILINE)
 _SHAPES = frozenset(("kmsg", "human", "journal-json", "ftrace"))
+SOME, STRONG = 0.1, 0.3
+
+
+def _kernel_within(head: bytes) -> bool:
+    """Whether a log of the whole system, in which the kernel speaks now and then, begins so."""
+    found = (parse(m[0].decode("utf-8", "replace")) for m in _TAG.finditer(head[: 1 << 17]))
+    return any(line.tag == "kernel" and line.host and line.shape for line in found)
 
 
 def likeness(head: bytes) -> float:
@@ -252,5 +275,5 @@ def likeness(head: bytes) -> float:
         uptime = found.shape in ("uptime", "relative") and bool(_MICROSECONDS.match(raw[:40]))
         votes += said or found.tag == "kernel" or found.shape in _SHAPES or uptime
         strong |= said
-    share = votes / max(1, len(lines))
-    return max(share, 0.3) if strong else share
+    least = STRONG if strong else SOME if _kernel_within(head) else 0.0
+    return max(votes / max(1, len(lines)), least)

@@ -83,7 +83,8 @@ _BLOCK = re.compile(
 _BUFFER = re.compile(r"Buffer I/O error on dev(?:ice)? (\w{1,32})")
 _NVME = re.compile(
     r"nvme (nvme\d{1,4}): (?:controller is down|Removing after probe failure|Device not ready"
-    r"|I/O .{0,60}timeout|frozen state error|Disabling device|controller .{0,20}failed)"
+    r"|I/O .{0,60}timeout(?!, completion polled)|frozen state error"
+    r"|Disabling device|controller .{0,20}failed)"
 )
 _FILESYSTEM = re.compile(
     r"(?:XFS \((\w{1,32})\): .{0,40}I/O [Ee]rror|EXT4-fs error \(device (\w{1,32})\)"
@@ -107,6 +108,7 @@ _PLAIN = (
     (re.compile(r"(?:mce: )?CPU\d{1,5}: .{0,24}temperature (?:is )?above thresh"), "kernel.heat"),
     (re.compile(r"Out of memory: Kill"), "kernel.oom"),
     (re.compile(r"Linux version \d"), "kernel.boot"),
+    (re.compile(r"reboot: (?:Restarting system|Power down|System halted)"), "kernel.halt"),
 )
 
 

@@ -167,6 +167,24 @@ CASES = {
     "two versions of the driver": (
         [at(9, "NVRM: API mismatch: the client has the version 570.86, but")],
         "FAIL", [("host:unknown", "driver", "update-software")]),
+    "ports that go down with the machine": (
+        [at(9, "mlx5_core 0000:ab:00.0 mlx5_5: Port: 1 Link DOWN"),
+         at(10, "reboot: Restarting system")], "PASS", []),
+    "a port that was down before the machine began anew": (
+        [at(9, "mlx5_core 0000:ab:00.0 mlx5_5: Port: 1 Link DOWN"),
+         at(0, "Linux version 6.8.0"),
+         at(9, "mlx5_core 0000:ab:00.0 mlx5_5: Port: 1 Link ACTIVE")], "PASS", []),
+    "a bystander of a lesser error": (
+        [at(9, "pcieport 0000:00:03.1: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=x"),
+         at(9.1, "nvidia 0000:19:00.0: AER: can't recover (no error_detected callback)")],
+        "UNKNOWN", [("pci:0000:00:03.1", "pcie", "watch"), ("pci:0000:19:00.0", "pcie", "watch")]),
+    "a fatal AER and several GPUs behind the port": (
+        [at(9, "pcieport 0000:00:03.1: PCIe Bus Error: severity=Uncorrected (Fatal), type=x"),
+         *[at(9.1, f"nvidia {gpu}.0: AER: can't recover (no error_detected callback)")
+           for gpu in GPUS[:4]]],
+        "FAIL", [("host:unknown", "pcie", "check-cabling")]),
+    "a disk that was polled in time": (
+        [at(9, "nvme nvme0: I/O 5 QID 3 timeout, completion polled")], "PASS", []),
     "an SXid that is no fault": (
         [at(9, "nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 10005, Non-fatal, x")], "PASS", []),
 }  # fmt: skip

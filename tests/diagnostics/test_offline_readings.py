@@ -164,3 +164,17 @@ def test_all_words_are_the_contracts():
     assert {component for component, _ in said} <= set(COMPONENTS)
     assert {action for _, action in said} <= set(ACTIONS)
     assert all(row["source"] for row in rows)
+
+
+def test_a_host_by_its_short_and_its_full_name_is_one_machine():
+    events = (Event("pci:0000:19:00.0", "xid.79", "x", 9.0, "epoch", {"line": 1}),)
+    files = [
+        Reading(Path(name), "kernel-log", 1, events=events, host=name)
+        for name in ("n17", "n17.lan")
+    ]
+    assert roots(judge_inputs(files)) == [("pci:0000:19:00.0", "pcie", "reboot-node")]
+    files.append(Reading(Path("n18"), "kernel-log", 1, events=events, host="n18"))
+    assert [s for s, *_ in roots(judge_inputs(files))] == [
+        "host:n17/pci:0000:19:00.0",
+        "host:n18/pci:0000:19:00.0",
+    ]

@@ -268,3 +268,12 @@ def test_both_search_engines_find_the_same_lines():
     chunk = ("\n".join(line for line, *_ in SHAPES.values()) + "\nquiet\n").encode()
     plain = search.re.compile(b"|".join(search.re.escape(x) for x in search.LITERALS))
     assert list(search.line_spans(chunk)) == list(search.line_spans(chunk, plain))
+
+
+def test_a_log_of_the_whole_system_is_read_for_the_kernels_lines(log):
+    noise = [f"Feb 23 16:24:{i % 60:02} n17 CRON[{i}]: (root) CMD (true)" for i in range(900)]
+    found = log(
+        *noise, "Feb 23 16:24:18 n17 kernel: usb 1-1: new", *noise * 5, f"{noise[0]} kernel: x"
+    )
+    assert (found.kind, found.events) == ("kernel-log", ())
+    assert log(*noise).kind == "unrecognised"
