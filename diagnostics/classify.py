@@ -69,7 +69,9 @@ def _action(group: Group, lasting: str, events: Sequence[Event]) -> str:
         return fixed
     if lasting in ("transient", "intermittent"):
         return "watch"
-    wanted = {metrics()[name].action for name in names}
+    # what the cause explains (the rate of a GPU whose power is short) has no say in what to do
+    own = {name for name in names if metrics()[name].component == group.component}
+    wanted = {metrics()[name].action for name in own or names}
     if group.cause == "nvswitch":
         wanted = {"field-diag"}
     known = [action for action in RANK if action in wanted]

@@ -21,6 +21,8 @@ from rackproof.diagnostics.evidence import SCHEMA, Head
 from rackproof.harness.errors import RecordError
 from rackproof.harness.model import Event, Measurement, Missing, Seen
 
+LONGEST_LINE = 1 << 24  # bytes; the first line of a rack of thousands of GPUs is under a tenth
+
 
 class RunLock:
     """Holds a run directory for one writer; the kernel lets it go when the process dies."""
@@ -92,7 +94,7 @@ class RecordWriter:
     """Appends to one record file. Any OSError (disk full) becomes a RecordError.
 
     Nothing is buffered: a line that was written is in the file, and a line that did not fit is cut
-    there and said by the reader. Whoever writes after a cut line begins a new one.
+    there and said by the reader. Whoever writes on sets the cut line aside and begins a new one.
     """
 
     def __init__(self, run: Path, writer: str | None = None) -> None:
@@ -100,8 +102,9 @@ class RecordWriter:
         self.path = run / (f"record.{writer}.jsonl" if writer else "record.jsonl")
         try:
             run.mkdir(parents=True, exist_ok=True)
+            _set_cut_tail_aside(self.path)
             self._file = self.path.open("ab", buffering=0)
-            self._whole = _ends_whole(self.path)
+            self._whole = True
         except OSError as error:
             msg = f"{self.path}: cannot be written ({error.strerror}); choose another --out"
             raise RecordError(msg) from error
@@ -170,10 +173,20 @@ class RecordWriter:
         self.close()
 
 
-def _ends_whole(path: Path) -> bool:
-    """Say whether a file is empty or ends with a whole line."""
-    with path.open("rb") as file:
-        if not file.seek(0, os.SEEK_END):
-            return True
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+def _set_cut_tail_aside(path: Path) -> None:
+    """Move half a line, which a killed run left at the end, to a file beside: ``….jsonl.cut``.
+
+    What it would have said was not settled, so it is measured again.
+    """
+    if not path.is_file():
+        return
+    with path.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        start = max(0, end - LONGEST_LINE)
+        file.seek(start)
+        tail = file.read()
+        cut = tail[tail.rfind(b"\n") + 1 :]
+        if cut:
+            with path.with_name(path.name + ".cut").open("ab") as aside:
+                aside.write(cut + b"\n")
+            file.truncate(end - len(cut))

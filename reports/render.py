@@ -24,13 +24,13 @@ def _text(run: Path, form: str) -> str:
     judgement = judge(record)
     name = run.resolve().name
     if form == "html":
-        from rackproof.reports.html.render import render  # noqa: PLC0415 - jinja2 only for html
+        from rackproof.reports.html.render import render, span  # noqa: PLC0415 - jinja2 for html
 
-        return render(record, judgement, fingerprint=fingerprint(run), name=name)
+        return render(record, judgement, fingerprint=fingerprint(run), name=name, span=span(run))
     if form == "junit":
         from rackproof.reports.junit import junit  # noqa: PLC0415
 
-        return junit(record, judgement, name)
+        return junit(record, judgement, name, fingerprint(run))
     from rackproof.reports.table import csv  # noqa: PLC0415 - pandas only for tables
 
     return csv(record, judgement)

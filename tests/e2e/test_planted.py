@@ -76,3 +76,16 @@ def test_the_place_of_a_question_mark_is_drawn_from_the_seed(cli):
     places = [cli(*words, seed).json["planted"][0]["subject"] for seed in ("1", "1", "2", "3", "4")]
     assert places[0] == places[1]
     assert len(set(places)) > 1
+
+
+def test_a_brake_on_a_whole_tray_is_the_hosts_once(cli):
+    words = ("--plant", "power-brake@rack0/tray11/host", "--seed", "3", "--json")
+    answer = cli("burn", "gb300-nvl72", *words)
+    roots = [d for d in answer.json["diagnoses"] if d["role"] == "root"]
+    victims = [d for d in answer.json["diagnoses"] if d["role"] == "victim"]
+    assert [(d["subject"], d["component"], d["action"]) for d in roots] == [
+        ("rack0/tray11/host", "power", "check-power")
+    ]
+    assert {d["subject"] for d in victims} == {f"rack0/tray11/gpu{n}" for n in range(4)}
+    assert {(d["case"], d["action"]) for d in victims} == {(roots[0]["case"], "none")}
+    assert answer.accused() == {"rack0/tray11/host"}

@@ -142,3 +142,26 @@ def test_the_child_dies_with_its_parent(command, tmp_path):
         if state == "Z":
             return
     pytest.fail("the run goes on without anybody to read it")
+
+
+def test_a_full_disk_is_said_and_nothing_is_lost(cli, command, tmp_path):
+    run = tmp_path / "run"
+    words = [*command, "burn", "gb300-nvl72", "--seed", "4", "--out", "run", "--json"]
+    full = subprocess.run(
+        ["bash", "-c", 'ulimit -f 1500; exec "$@"', "-", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert full.returncode == 3
+    assert json.loads(full.stdout)["verdict"] == "UNKNOWN"
+    assert "record.jsonl: cannot be written" in full.stderr
+    assert "Traceback" not in full.stderr
+    before = (run / "record.jsonl").read_bytes()
+    whole = before.rpartition(b"\n")[0]
+    assert len(whole) > 1_000_000
+    done = cli(*words[len(command) :], "--resume")
+    assert (done.code, done.json["verdict"], done.json["problems"]) == (0, "PASS", [])
+    assert (run / "record.jsonl").read_bytes().startswith(whole)
