@@ -28,11 +28,16 @@ def _when(at: float | None, clock: str) -> str:
     return f"{at:.3f} s {word}".rstrip()
 
 
+def _name(said: Said) -> str:
+    """Return the file's name; bytes that are no text are shown as escapes."""
+    return PurePath(said.file).name.encode("utf-8", "backslashreplace").decode()
+
+
 def _line(group: Sequence[Said]) -> str:
     first = min(group, key=Said.order)
     last = max(group, key=lambda s: (s.last or 0.0, s.line))
     if first.event.text.startswith(first.event.code):  # a reading, not a line of a log
-        return f"{first.event.text} ({PurePath(first.file).name})"
+        return f"{first.event.text} ({_name(first)})"
     count = told(group)
     often = "once" if count == 1 else f"{count} times"
     words = [f"{first.event.code} {often}"]
@@ -41,7 +46,7 @@ def _line(group: Sequence[Said]) -> str:
         if last.last != first.event.at and (until := _when(last.last, last.event.clock)):
             words.append(f"to {until.removeprefix('at ').removeprefix('on ')}")
     if first.line:
-        words.append(f"({PurePath(first.file).name} line {first.line})")
+        words.append(f"({_name(first)} line {first.line})")
     note = f" [{first.rule.note}]" if first.rule.note else ""
     return f"{' '.join(words)}: {first.event.text}{note}"
 

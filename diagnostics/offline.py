@@ -40,7 +40,7 @@ class OfflineJudgement:
             "schema": "rackproof.diagnosis/1",
             "verdict": str(self.verdict),
             "inputs": [
-                {"path": str(r.path), "kind": r.kind, "records": r.records,
+                {"path": str(r.path).encode("utf-8", "backslashreplace").decode(), "kind": r.kind, "records": r.records,
                  "problems": list(r.problems)}
                 for r in self.inputs
             ],
@@ -164,12 +164,6 @@ def _with_directives(found: list[Case], told: Sequence[Episode]) -> list[Case]:
     return found + alone
 
 
-def _drives(case: Case) -> bool:
-    """Whether a case may stand by itself: Xid 45 alone never does."""
-    codes = {s.event.code for e in (*case.root, *case.tied) for s in e.said}
-    return bool(codes - {"xid.45"}) and case.rule.action != "none"
-
-
 def _one_each(found: Iterable[Case]) -> list[Case]:
     """Join the cases of one root: what comes again is one diagnosis, told more often."""
     joined: dict[tuple[str, str, str], Case] = {}
@@ -230,10 +224,9 @@ def _verdict(readings: Sequence[Reading], roots: Sequence[Diagnosis]) -> Verdict
             told.append(Verdict.PASS)
         else:
             told.append(Verdict.UNKNOWN if root.action in IDLE else Verdict.FAIL)
-    judged = [r for r in readings if r.kind != UNRECOGNISED]
     for reading in readings:
         if reading.kind == UNRECOGNISED:
-            told += [Verdict.UNKNOWN] if reading.named or not judged else []
+            told += [Verdict.UNKNOWN] if reading.named else []
         else:
             told.append(Verdict.UNKNOWN if _unjudged(reading) else Verdict.PASS)
     return roll_up(told)
@@ -265,7 +258,7 @@ def judge_inputs(readings: Sequence[Reading]) -> OfflineJudgement:
     found, outside = _shared(sifted, _gpus(readings, known))
     found, told = _directives(found)
     settled = own_fault(_with_directives(cases(found), told)) + outside
-    settled = [case for case in _one_each(settled) if _drives(case)]
+    settled = [case for case in _one_each(settled) if case.rule.action != "none"]
     settled.sort(key=lambda c: (c.rule.kind not in HARD, c.machine, c.subject, c.rule.component))
     groups = [_diagnose(case, number, known) for number, case in enumerate(settled, start=1)]
     diagnoses = tuple(d for group in groups for d in group)

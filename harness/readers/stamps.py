@@ -68,6 +68,7 @@ _FTRACE = re.compile(
     r" {0,16}\S.{0,31}?-\d{1,8} {1,16}(?:\([^)]{0,16}\) {1,4})?\[\d{1,4}\](?: [\w.#]{2,8})? {1,4}"
     r"(\d{1,10}\.\d{6}): (\w{1,64}): "
 )
+_HOST = re.compile(r"[\w.\-]{1,253}")
 _HOSTED = re.compile(r"([\w.\-]{1,253}) (kernel(?:\[\d{1,10}\])?)(?::| - - -) ?")
 _FIELDS_5424 = re.compile(r"([\w.\-]{1,253}) (kernel|-) \S{1,128} \S{1,32} (?:-|\[[^\]]{0,256}\]) ")
 _TAGGED = re.compile(r"([\w.\-]{1,253}) ([\w.@/()\-]{1,128})(?:\[\d{1,10}\])?: ")
@@ -187,7 +188,12 @@ def _journal(line: str) -> Stamped | None:
             at, clock = int(stamp) / 1e6, name
             break
     return Stamped(
-        str(message), at, clock, host if isinstance(host, str) else None, str(who), "journal-json"
+        str(message),
+        at,
+        clock,
+        host if isinstance(host, str) and _HOST.fullmatch(host) else None,
+        str(who),
+        "journal-json",
     )
 
 

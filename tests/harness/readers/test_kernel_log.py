@@ -182,10 +182,13 @@ def test_incidents_apart_are_two_events(log):
 
 
 def test_new_year_does_not_turn_the_order_round(log):
-    first, second = log(
-        f"Dec 31 23:59:58 n17 kernel: {XID}", f"Jan  1 00:01:04 n17 kernel: {XID}"
+    first, second, third = log(
+        f"Dec 31 23:59:58 n17 kernel: {XID}",
+        f"Jan  1 00:01:04 n17 kernel: {XID}",
+        f"Jan  1 00:02:04 n17 kernel: {XID}",
     ).events
     assert second.at - first.at == 66.0
+    assert third.at - second.at == 60.0
 
 
 def test_leap_day_and_nonsense_dates():
@@ -228,6 +231,10 @@ def test_a_log_of_several_hosts_keeps_them(log):
     assert {e.subject for e in found.events} == {
         "host:a/pci:0000:5a:00.0", "host:b/pci:0000:5a:00.0"
     }  # fmt: skip
+
+
+def test_a_host_name_that_is_none_is_left_out(log):
+    assert log(journal(XID, _HOSTNAME="a/b\n\u202e")).host is None
 
 
 def test_identity_lines_give_serial_and_uuid(log):

@@ -191,6 +191,8 @@ def test_entities_are_refused_and_a_doctype_is_not(smi):
     found = smi(xml(xml_gpu(more="<x>&b;</x>"), head=bomb))
     assert found.cut
     assert "an entity is declared, and is not expanded" in found.problems
+    unused = '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">]>'
+    assert smi(xml(xml_gpu(), head=unused)).cut
     outside = '<!DOCTYPE x SYSTEM "file:///etc/passwd">'
     assert not smi(xml(xml_gpu(), head=outside)).cut
 
@@ -236,6 +238,14 @@ def test_mig_devices_do_not_speak_for_the_gpu(smi):
     assert (
         values(smi(text(text_gpu(more=mig))))["pci:0000:3b:00.0", "ecc.uncorrected.volatile"] == 0
     )
+
+
+def test_a_process_may_have_any_name(smi):
+    busy = """    Processes
+        Process ID                        : 4711
+            Name                          : ./GPU is lost ERR!
+"""
+    assert not smi(text(text_gpu(more=busy))).events
 
 
 def test_parts_that_grep_left_are_gpus_by_their_place(smi):

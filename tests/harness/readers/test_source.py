@@ -1,6 +1,7 @@
 """Files of any make are read or refused, never waited for, and never fill the memory."""
 
 import gzip
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rackproof.diagnostics.offline import judge_inputs
 from rackproof.harness.readers import read, read_all
 from rackproof.harness.readers.source import BLOCK, Source, Unreadable
 
@@ -71,7 +73,7 @@ def test_bytes_behind_a_gzip_stream_do_no_harm(put):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\0" * 1000, b"\x1f\x8b", b"\x1f\x8bgarbage", os.urandom(8)]
+    "data", [b"", b"\0" * 1000, b"\x1f\x8b", b"\x1f\x8bgarbage", bytes(range(128, 136))]
 )
 def test_what_holds_no_text_is_unrecognised_with_a_reason(put, data):
     found = read(put(data))
@@ -103,6 +105,14 @@ def test_a_folder_is_walked_once_in_order_without_loops(tmp_path):
 def test_named_and_met_are_told_apart(put, tmp_path):
     named = put("nothing known", "x")
     assert [r.named for r in read_all([named, tmp_path])] == [True, False]
+
+
+def test_a_name_that_is_no_text_can_be_written(tmp_path):
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/log\xff"))
+    path.write_text(FALLEN)
+    body = judge_inputs([read(path)]).as_json()
+    assert json.dumps(body, ensure_ascii=False).encode()
+    assert body["inputs"][0]["path"].endswith("log\\udcff")
 
 
 def test_an_empty_folder_is_said(tmp_path):
