@@ -26,6 +26,16 @@ MOST_EPISODES = 2000
 IDLE = frozenset(("none", "watch", "retest"))
 
 
+def _entry(reading: Reading) -> dict[str, Any]:
+    """Return an input's JSON object; bytes of a path that are no text are shown as escapes."""
+    return {
+        "path": str(reading.path).encode("utf-8", "backslashreplace").decode(),
+        "kind": reading.kind,
+        "records": reading.records,
+        "problems": list(reading.problems),
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class OfflineJudgement:
     """The verdict, the diagnoses by case, and what each input was."""
@@ -39,11 +49,7 @@ class OfflineJudgement:
         return {
             "schema": "rackproof.diagnosis/1",
             "verdict": str(self.verdict),
-            "inputs": [
-                {"path": str(r.path).encode("utf-8", "backslashreplace").decode(), "kind": r.kind, "records": r.records,
-                 "problems": list(r.problems)}
-                for r in self.inputs
-            ],
+            "inputs": [_entry(reading) for reading in self.inputs],
             "diagnoses": [diagnosis.as_json() for diagnosis in self.diagnoses],
         }  # fmt: skip
 
