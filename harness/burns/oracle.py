@@ -24,7 +24,16 @@ What it sees: c_ij is about sqrt(sum_k A_ik^2 B_kj^2), so the bound is 6 n u / 4
 |c| (6 n u without the groups), and a relative error d of c_ij is seen where |c_ij| is above
 1.5 n u / d of the rms. `detectable` says it for the median element.
 
-Measured with NumPy (OpenBLAS, fp32): MEASURED_FIGURES
+Measured with NumPy (OpenBLAS, operands of this module), errors put into one random element:
+    n     inputs  products  alarms  largest ratio   found at 0.1   0.06    2**-8   detectable
+    256   fp32    2100      0       0.32            1.000          0.9999  0.9965  5.2e-5
+    2048  fp32    2100      0       0.12            0.9990         0.9976  0.9610  4.1e-4
+    256   bf16    2000      0       0.03            0.9990         0.9985  0.9820  2.1e-4
+    256   fp16    2000      0       0.08            0.9995         0.9990  0.9825  2.1e-4
+    256   fp8     2000      0       0.00            0.6585         0.4520  0       1.1e-1
+(fp32: 8400 errors of each size at n = 256, 2100 at 2048; the rest 2000. tf32 is as fp16. NumPy adds
+the narrow formats up in fp32, the bound allows for tensor cores: their ratio on silicon is larger
+and was not measured.) What is missed are elements that are small beside their row.
 """
 
 from collections.abc import Sequence
