@@ -49,11 +49,13 @@ class _Train:
         product = plane.multiply(given.a, given.b, precision, seconds)
         outcome = oracle.freivalds(plane.xp, given, product.c, key)
         self.checked += 1
-        self.wrong += bool(outcome.wrong or product.repeats_differ > 0)
+        wrong = bool(outcome.wrong or product.repeats_differ > 0)
+        self.wrong += wrong
         self.flops, self.seconds = self.flops + product.flops, self.seconds + product.seconds
         self.residual = max(self.residual, outcome.ratio)
-        detectable = oracle.detectable(plane.xp, given, product.c)
-        self.detectable = max(self.detectable, detectable)
+        if not wrong:  # what a typical element is, a wrong product cannot say
+            detectable = oracle.detectable(plane.xp, given, product.c)
+            self.detectable = max(self.detectable, detectable)
 
 
 def burn(precision: str) -> Callable[[Device, Bench, Run], None]:
@@ -67,17 +69,18 @@ def burn(precision: str) -> Callable[[Device, Bench, Run], None]:
         try:
             for number in range(ROUNDS[level]):
                 train.round(device.plane, _key(notes, number), precision, SECONDS[level])
-        except DeviceError:
-            if train.wrong:  # what was seen stays seen
+        finally:
+            if train.wrong:  # what was seen stays seen, whatever comes after it
                 notes.note(f"{prefix}.wrong", train.wrong)
-            raise
         for metric in (*LOADED, *NOTED):
             notes.read(metric, lambda metric=metric: device.telemetry.read(metric))
         window.close()
-        notes.note(f"{prefix}.wrong", train.wrong)
+        if not train.wrong:
+            notes.note(f"{prefix}.wrong", 0)
         notes.note(f"{prefix}.checked", train.checked)
         notes.note(f"{prefix}.residual", train.residual)
-        notes.note(f"{prefix}.detectable", train.detectable)
+        if train.wrong < train.checked:
+            notes.note(f"{prefix}.detectable", train.detectable)
         if train.seconds > 0:
             notes.note(f"{prefix}.rate", train.flops / train.seconds / 1e12)
         else:
