@@ -124,7 +124,7 @@ def decide(
     read = _read(runs, layers, must)
     failed = tuple(bool(broken) for broken in read.breaking)
     limit = layers[0] if layers else None
-    value = next(v for v in read.values if v is not None)
+    value: Value | None = next(v for v in read.values if v is not None)
     if any(failed):
         decided = failed.index(True)
         limit, value = read.breaking[decided][0], read.values[decided]

@@ -1,8 +1,9 @@
 """What a burn is, and the notebook that it writes its readings into."""
 
-import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.protocol import Device
@@ -49,10 +50,8 @@ class Run:
 
     def note(self, metric: str, value: Value, subject: str | None = None) -> None:
         """Write a measurement, in the metric's own unit; NumPy's numbers become plain ones."""
-        if isinstance(value, numbers.Integral):
-            value = int(value)
-        elif not isinstance(value, str):
-            value = float(value)
+        if not isinstance(value, str):
+            value = int(value) if isinstance(value, int | np.integer) else float(value)
         self.seen.append(
             Measurement(
                 self.check,

@@ -7,6 +7,7 @@ wrong answer each time is still seen, since the oracle does not compare the GPU 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from rackproof.harness.burns import oracle
 from rackproof.harness.burns.base import Run
@@ -73,7 +74,7 @@ def burn(precision: str) -> Callable[[Device, Bench, Run], None]:
             if train.wrong:  # what was seen stays seen, whatever comes after it
                 notes.note(f"{prefix}.wrong", train.wrong)
         for metric in (*LOADED, *NOTED):
-            notes.read(metric, lambda metric=metric: device.telemetry.read(metric))
+            notes.read(metric, partial(device.telemetry.read, metric))
         window.close()
         if not train.wrong:
             notes.note(f"{prefix}.wrong", 0)

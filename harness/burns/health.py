@@ -1,5 +1,7 @@
 """health: what the driver says of the GPU's past and present, read without load."""
 
+from functools import partial
+
 from rackproof.harness.burns.base import Run
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.protocol import Device
@@ -40,8 +42,8 @@ def run(device: Device, bench: Bench, notes: Run) -> None:
     """Read one GPU's counters, flags and margins, and its links' error rates."""
     telemetry = device.telemetry
     for metric in (*GPU, *NOTED):
-        notes.read(metric, lambda metric=metric: telemetry.read(metric))
+        notes.read(metric, partial(telemetry.read, metric))
     for number in range(bench.links or 0):
         link = device.gpu.link(number)
         for metric in (*LINK, "nvlink.errors"):
-            notes.read(metric, lambda m=metric, n=number: telemetry.read_link(m, n), link)
+            notes.read(metric, partial(telemetry.read_link, metric, number), link)

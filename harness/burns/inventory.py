@@ -1,5 +1,7 @@
 """inventory: is everything there that ought to be, and is it what it ought to be. No load."""
 
+from functools import partial
+
 from rackproof.harness.burns.base import Run
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.protocol import Device
@@ -31,7 +33,7 @@ OWES = {
 def run(device: Device, bench: Bench, notes: Run) -> None:
     """Read one GPU's identity and that of its links."""
     telemetry = device.telemetry
-    notes.read("gpu.name", lambda: telemetry.read("gpu.name"))  # raises when the GPU is not there
+    notes.read("gpu.name", partial(telemetry.read, "gpu.name"))  # raises when the GPU is not there
     notes.note("gpu.present", 1)
     identity = bench.identity(notes.subject)
     if identity is not None:
@@ -49,11 +51,11 @@ def run(device: Device, bench: Bench, notes: Run) -> None:
     else:
         notes.miss("serial.unique", DeviceError("the driver states no serial number"))
     for metric in GPU[1:]:
-        notes.read(metric, lambda metric=metric: telemetry.read(metric))
+        notes.read(metric, partial(telemetry.read, metric))
     for number in range(bench.links or 0):
         link = device.gpu.link(number)
         for metric in LINK:
-            notes.read(metric, lambda m=metric, n=number: telemetry.read_link(m, n), link)
+            notes.read(metric, partial(telemetry.read_link, metric, number), link)
 
 
 def host(bench: Bench, notes: Run) -> None:
