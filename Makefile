@@ -66,7 +66,7 @@ test: lint
 	.venv/bin/python -m pytest -n $(JOBS) $(PYTEST)
 
 bench: environment-test
-	@for script in benchmarks/bench_*.py; do \
+	@for script in $(filter-out benchmarks/prove.py,$(sort $(wildcard benchmarks/*.py))); do \
 	    echo "== $$script"; .venv/bin/python "$$script" || exit 1; done
 
 prove: environment-test

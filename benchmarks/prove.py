@@ -123,8 +123,8 @@ def run(case: Case) -> Outcome:
 PAGE = """\
 # Burns, proved in number
 
-Written by `make prove` on {day}; rackproof {version}; {machine}. Racks are emulated. Each burn is a
-cold child process of level quick, several at once.
+Written by `make prove` on {day}; rackproof {version}; {machine}.
+Racks are emulated. Each burn is a cold child process of level quick, several at once.
 
 ## Healthy racks: PASS, nobody accused, and all that was planned was judged
 | rack | seeds | right | seconds each |
