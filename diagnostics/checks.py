@@ -241,7 +241,7 @@ def all_checks(record: Record, limits: Limits) -> list[Check]:
         settled[burn, subject].add(attempt)
     judged = {name for name, metric in metrics().items() if metric.judged}
     due = dict.fromkeys(key for key in owed(head) if key[2] in judged)
-    extra = [key for key in found if key not in due and key[2] in judged]
+    extra = [key for key in found if key not in due and (key[2] in judged or silent(found[key]))]
     none, never = Runs(), set[int]()
     serials = serials_of(record)
     today = date.fromisoformat(head.today)
@@ -254,6 +254,14 @@ def all_checks(record: Record, limits: Limits) -> list[Check]:
             check = replace(check, waiver=waiver) if waiver else check
         checks.append(check)
     return checks
+
+
+def silent(runs: Runs) -> bool:
+    """Say whether a reading that is only noted failed to come: a sensor that does not answer.
+
+    A driver that says it has no such reading is not silent.
+    """
+    return any(gap.why is not Why.NOT_SUPPORTED for gap in runs.missing.values())
 
 
 def _waived(

@@ -1,4 +1,4 @@
-"""The tree of errors. What a person did wrong is a SpecError; what a device would not do is a DeviceError.
+"""The tree of errors: a person's mistake is a SpecError, a device that will not a DeviceError.
 
 RackproofError
 ├── SpecError          a rack, limits, plant or command that makes no sense (exit 2)

@@ -88,7 +88,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What the hardware or its driver said: ``xid.79``, ``sxid.20034``, ``aer.fatal``, …
+    """What the hardware or its driver said: ``xid.79``, ``sxid.20034``, ``aer.fatal`` and more.
 
     `at` is seconds since the epoch, or on the clock of its source where `clock` says so (``boot``:
     seconds since boot; ``virtual``: the emulated device's), or None. `detail` holds what the text

@@ -53,7 +53,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "burn(id, ...): this test runs these burns",
         "drill(id): this test is a drill",
         "needs(feature, ...): skip where the rack has no such feature",
-        "xdist_group(name): pytest-xdist's, which is not loaded in a serial run",
     ):
         config.addinivalue_line("markers", marker)
     if config.option.rack or config.getini("rack"):

@@ -83,14 +83,14 @@ class Run:
     def read(self, metric: str, source: Callable[[], Value], subject: str | None = None) -> None:
         """Note what `source` returns, or that it is missing. A lost GPU is not swallowed.
 
-        A reading that is only noted and that the driver does not have leaves no trace.
+        A reading that is only noted and that the driver says it does not have leaves no trace.
         """
         try:
             self.note(metric, source(), subject)
         except (Lost, NotPresent):
             raise
         except DeviceError as error:
-            if metrics()[metric].judged:
+            if metrics()[metric].judged or not isinstance(error, NotSupported):
                 self.miss(metric, error, subject)
 
     def say(self, events: Iterable[Event]) -> int:

@@ -20,9 +20,19 @@ from rackproof.harness.errors import NotPresent
 from rackproof.harness.model import Gpu
 from rackproof.harness.spec import RackSpec
 
-__all__ = ["STATE", "Bench", "Emulated", "connect", "connect_local", "local_spec"]
+__all__ = [
+    "STATE",
+    "Bench",
+    "Emulated",
+    "connect",
+    "connect_local",
+    "emulated_driver",
+    "local_spec",
+]
 
 STATE = "driver.state"
+DRIVER_MARK = "-rackproof-emulated"
+"""What the version of an emulated driver ends with, so that every tool prints it."""
 
 
 def connect(spec: RackSpec, *, seed: int = 0, state_dir: Path | None = None) -> Bench:
@@ -64,6 +74,15 @@ def local_spec(expect: str | None = None) -> RackSpec:
     driver = Driver.open(None, None)
     try:
         return real.local_spec(driver, expected)
+    finally:
+        driver.close()
+
+
+def emulated_driver() -> bool:
+    """Say whether this machine's driver is an emulated one; raises NotPresent without a driver."""
+    driver = Driver.open(None, None)
+    try:
+        return driver.version.endswith(DRIVER_MARK)
     finally:
         driver.close()
 

@@ -14,7 +14,7 @@ from rackproof.diagnostics.judge import Judgement
 from rackproof.diagnostics.verdict import Verdict, roll_up
 from rackproof.harness.errors import SpecError
 from rackproof.harness.spec import load, shipped
-from rackproof.reports.words import failing, waived
+from rackproof.reports.words import waived
 
 BELOW = 8 / 18  # share of the compute trays under the switch trays: the usual NVL72 layout
 ASICS_PER_TRAY = 2
@@ -83,12 +83,11 @@ class Verdicts:
         self.found |= {subject: str(v) for subject, v in judgement.subjects.items()}
         self.roles: dict[str, str] = {}
         self.waived = {gpu_of(c.subject) for c in waived(judgement)}
-        bad = {c.subject for c in failing(judgement)}
         for diagnosis in judgement.diagnoses:
             if self.roles.get(diagnosis.subject) != "root":
                 self.roles[diagnosis.subject] = diagnosis.role
-            if diagnosis.role == "root" and diagnosis.subject not in bad:
-                self.found.setdefault(diagnosis.subject, "FAIL")
+            if diagnosis.role == "root" and sort_of(diagnosis.subject) not in ("gpu", "link"):
+                self.found[diagnosis.subject] = "FAIL"
 
     def part(self, subject: str, label: str) -> Part:
         """Return the part as it is drawn."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 
@@ -116,3 +117,37 @@ def test_all_shows_what_passed(cli):
     answer = cli("burn", "hgx-h100", "--only", "health", "--all", "--json")
     assert {c["verdict"] for c in answer.json["checks"]} >= {"PASS"}
     assert all(c["limit"]["source"] for c in answer.json["checks"] if c["verdict"] == "PASS")
+
+
+def test_an_emulated_driver_is_never_called_real(cli, command):
+    answer = cli("emulate", "hgx-h100", "--", *command, "probe", "local", "--json")
+    assert answer.json["source"] == "emulated"
+    counted = [c for c in answer.json["checks"] if c["metric"] == "gpu.count"]
+    assert [(c["verdict"], "--expect" in c["cure"]) for c in counted] == [("UNKNOWN", True)]
+    words = ("probe", "local", "--expect", "hgx-h100", "--json")
+    answer = cli("emulate", "hgx-h100", "--", *command, *words)
+    assert (answer.code, answer.json["verdict"]) == (0, "PASS")
+
+
+def test_workers_judge_as_one_process_does(cli, command, tmp_path):
+    plants = [f"--rack-plant={fault}" for fault in ("slow-gpu@?", "hbm-bit-flip@?", "sm-sdc@?")]
+    for name, parallel in (("serial", ()), ("parallel", ("-n", "2"))):
+        words = [command[0], "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs"]
+        words += ["rackproof.diagnostics.suites", "--rack=catalina", "--rack-seed=6", *plants]
+        words += [f"--rack-out={tmp_path / name}", *parallel]
+        done = subprocess.run(
+            words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+        )
+        assert done.returncode == 1, done.stdout + done.stderr
+    serial, parallel = (cli("diagnose", name, "--json").json for name in ("serial", "parallel"))
+    assert serial["diagnoses"] == parallel["diagnoses"]
+    assert serial["verdict"] == parallel["verdict"] == "FAIL"
+    settled = [
+        (row["check"], row["subject"], row["attempt"])
+        for path in (tmp_path / "parallel").glob("record*.jsonl")
+        for row in map(json.loads, path.read_text().splitlines())
+        if row["kind"] == "settled"
+    ]
+    assert len(settled) == len(set(settled))
+    fired = json.loads((tmp_path / "serial/planted.json").read_text())
+    assert all(fault["fired"] > 0 for fault in fired)

@@ -89,3 +89,17 @@ def test_a_brake_on_a_whole_tray_is_the_hosts_once(cli):
     assert {d["subject"] for d in victims} == {f"rack0/tray11/gpu{n}" for n in range(4)}
     assert {(d["case"], d["action"]) for d in victims} == {(roots[0]["case"], "none")}
     assert answer.accused() == {"rack0/tray11/host"}
+
+
+@pytest.mark.parametrize("metric", ["power", "clock", "ecc"])
+def test_a_missing_reading_of_any_sort_is_no_pass(cli, metric):
+    words = ("--plant", f"sensor-missing@{GPU}:metric={metric}", "--seed", "3", "--json")
+    answer = cli("burn", "hgx-h100", *words)
+    assert (answer.code, answer.json["verdict"], answer.accused()) == (3, "UNKNOWN", set())
+    assert answer.json["subjects"]["UNKNOWN"] == 1
+
+
+def test_a_wrong_part_is_named_and_not_its_links(cli):
+    answer = cli("burn", "hgx-b200", "--plant", f"wrong-sku@{GPU}", "--seed", "1", "--json")
+    assert answer.accused() == {GPU}
+    assert answer.json["diagnoses"][0]["component"] == "host"
