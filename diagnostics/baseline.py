@@ -3,6 +3,10 @@
 Low by more than max(5 %, 6 sigma), where sigma = 1.4826 x MAD. The estimate of sigma from a few
 GPUs is itself noisy (with eight, up to twice too large), so the margin is capped at 7 %: 1.5 x the
 4.7 % that is the widest published spread of GEMM rates inside one healthy node.
+
+The median speaks for the rack only while most of it is alike. Where more than an eighth stands
+above it by more than any healthy spread, and nobody below, it is itself among the slow ones: there
+is no baseline.
 """
 
 import math
@@ -34,7 +38,7 @@ class Baseline:
 
 
 def baseline(values: Sequence[float]) -> Baseline | None:
-    """Return the baseline of at least eight finite values of like GPUs, else None."""
+    """Return the baseline of at least eight finite values that are alike enough, else None."""
     values = [v for v in values if math.isfinite(v)]
     if len(values) < FEWEST:
         return None
@@ -42,4 +46,7 @@ def baseline(values: Sequence[float]) -> Baseline | None:
     mad = statistics.median(abs(v - median) for v in values)
     spread = SIGMAS * MAD_TO_SIGMA * mad / abs(median) if median else 0.0
     width = min(max(LEAST, spread), MOST) * abs(median)
+    above = sum(v > median + MOST * abs(median) for v in values)
+    if above > len(values) / FEWEST and min(values) >= median - width:
+        return None
     return Baseline(median, median - width, median + width, len(values))

@@ -9,12 +9,13 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import click
 
 import rackproof
 from rackproof.harness.errors import DeviceError, RackproofError
+from rackproof.reports.outlet import Outlet
 
 USAGE, UNKNOWN = 2, 3
 
@@ -23,29 +24,33 @@ class Door(click.Group):
     """The command group: turns our errors into one line and an exit code."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Run, and end with the exit code."""
+        """Run, and end with the exit code; output that nobody takes does not change it."""
+        outlet = Outlet(sys.stdout)
+        sys.stdout = cast("TextIO", outlet)
+        code = self._code(*args, **{**extra, "standalone_mode": False})
+        if outlet.trouble:
+            click.echo(f"rackproof: {outlet.trouble}: the answer was not delivered", err=True)
+            code = code or UNKNOWN
+        sys.exit(code)
+
+    def _code(self, *args: Any, **extra: Any) -> int:
         as_json = "--json" in sys.argv[1:]
         try:
-            code = super().main(*args, **{**extra, "standalone_mode": False})
-            sys.exit(code if isinstance(code, int) else 0)
+            code = super().main(*args, **extra)
         except click.exceptions.Exit as stop:
-            sys.exit(stop.exit_code)
-        except click.Abort:
-            sys.exit(130)
+            return stop.exit_code
+        except (click.Abort, KeyboardInterrupt):
+            return 130
         except click.ClickException as error:
             _complain(error.format_message(), as_json=as_json)
-            sys.exit(USAGE)
+            return USAGE
         except DeviceError as error:
             _complain(str(error), as_json=as_json, verdict="UNKNOWN")
-            sys.exit(UNKNOWN)
+            return UNKNOWN
         except RackproofError as error:
             _complain(str(error), as_json=as_json)
-            sys.exit(USAGE)
-        except KeyboardInterrupt:
-            sys.exit(130)
-        except BrokenPipeError:
-            sys.stderr.close()
-            sys.exit(141)
+            return USAGE
+        return code if isinstance(code, int) else 0
 
 
 def _complain(message: str, *, as_json: bool, verdict: str | None = None) -> None:

@@ -37,7 +37,14 @@ def _text(run: Path, form: str) -> str:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that nobody ever sees half of it; a RecordError when it cannot be."""
+    """Write a file so that nobody ever sees half of it; a RecordError when it cannot be.
+
+    What is there and is no regular file (a device, a fifo, a folder) is never replaced.
+    """
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        msg = f"{path}: is no regular file; - writes to stdout"
+        raise RecordError(msg)
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             temporary = Path(file.name)

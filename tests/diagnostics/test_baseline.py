@@ -2,6 +2,7 @@
 
 import math
 import random
+import statistics
 
 import pytest
 from hypothesis import given
@@ -43,9 +44,21 @@ def test_the_outlier_itself_does_not_move_the_bound():
 @given(st.lists(st.floats(1.0, 1e6), min_size=8, max_size=80))
 def test_the_bounds_enclose_the_median_and_never_differ_by_more_than_seven_percent(values):
     found = baseline(values)
+    if found is None:  # the median is among the slow ones, and then it says nothing
+        median = statistics.median(values)
+        assert sum(v > 1.07 * median for v in values) > len(values) / 8
+        assert min(values) >= 0.93 * median
+        return
     assert found.low < found.median < found.high
     assert found.low >= found.median * 0.93 - 1e-9 * found.median
     assert found.low <= found.median * 0.95 + 1e-9 * found.median
+
+
+def test_a_median_among_the_slow_is_no_reference():
+    assert baseline([50.0] * 5 + [100.0] * 3) is None
+    assert baseline([90.0] * 48 + [100.0] * 24) is None
+    assert baseline([100.0] * 7 + [112.0]).median == 100.0, "one fast GPU spoils nothing"
+    assert baseline([50.0] * 3 + [100.0] * 5).low == pytest.approx(95.0)
 
 
 @given(st.lists(st.floats(1.0, 1e3), min_size=8, max_size=30), st.integers(1, 5))

@@ -102,8 +102,9 @@ def test_an_interrupted_run_says_how_to_go_on(cli, command, tmp_path, number, co
     child = start(command, tmp_path, *words)
     wait_for_lines(run / "record.jsonl", "settled", 20, child)
     child.send_signal(number)
-    _, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=60)
     assert child.returncode == code
+    assert json.loads(out)["verdict"] == "UNKNOWN"
     assert "--resume" in err
     assert "Traceback" not in err
     done = cli(*words, "--resume")
