@@ -1,6 +1,7 @@
 """Output that nobody takes changes no verdict; a device is never replaced by a file."""
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,7 @@ BURN = "burn hgx-h100 --only health --seed 1 --out run"
 
 def shell(command, folder, line):
     """Run a shell line in which $R is the CLI; returns (exit code, stderr)."""
-    start = " ".join(command)
+    start = shlex.join(command)
     script = f'set -o pipefail; R() {{ {start} "$@"; }}; {line}'
     done = subprocess.run(
         ["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=False
