@@ -11,8 +11,8 @@ import shutil
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -21,8 +21,8 @@ EMULATED = Path("harness", "devices", "emulated")
 LIBRARY = "libnvidia-ml.so.1"
 
 
-def load_compile(root: Path) -> Callable[[Path], object]:
-    """Return ``compile_to`` of the checkout at `root`; nothing of it needs to be installed."""
+def load_build(root: Path) -> ModuleType:
+    """Return build.py of the checkout at `root` as a module; nothing of it needs to be installed."""
     sys.path.insert(0, str(root))
     try:
         place = root / EMULATED / "build.py"
@@ -35,8 +35,7 @@ def load_compile(root: Path) -> Callable[[Path], object]:
         spec.loader.exec_module(module)
     finally:
         sys.path.remove(str(root))
-    compile_to: Callable[[Path], object] = module.compile_to
-    return compile_to
+    return module
 
 
 def platform_tag() -> str:
@@ -56,9 +55,10 @@ class DriverHook(BuildHookInterface):  # type: ignore[type-arg]
             return
         self._scratch = tempfile.mkdtemp(prefix="rackproof-driver-")
         library = Path(self._scratch) / LIBRARY
+        build = load_build(Path(self.root))
         try:
-            load_compile(Path(self.root))(library)
-        except Exception as error:  # noqa: BLE001 - whatever it is, a pure wheel still works
+            build.compile_to(library)
+        except (build.BuildError, OSError) as error:  # no compiler: a pure wheel still works
             self.app.display_warning(
                 f"rackproof: {error}\nThe driver is left out of this wheel; it is compiled at "
                 "first use."
