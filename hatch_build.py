@@ -22,7 +22,7 @@ LIBRARY = "libnvidia-ml.so.1"
 
 
 def load_build(root: Path) -> ModuleType:
-    """Return build.py of the checkout at `root` as a module; nothing of it needs to be installed."""
+    """Return build.py of the checkout at `root` as a module; nothing of it need be installed."""
     sys.path.insert(0, str(root))
     try:
         place = root / EMULATED / "build.py"
