@@ -43,6 +43,7 @@ WIDEST = 110
 SHOWN = 20  # findings, gaps and diagnoses each; the rest is in the record
 REASONS = 5  # of one diagnosis
 SUMMARY_AT = 43  # the column at which a burn's summary begins
+IDLE = ("none", "watch", "retest")
 PATIENCE = 2.0  # seconds that a run may take before a bar is worth its place
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "UNKNOWN": "bold yellow"}
 _ASCII = str.maketrans({"–": "-", "≤": "<=", "≥": ">=", "×": "x", "…": "...", "⟨": "<", "⟩": ">"})
@@ -346,6 +347,8 @@ def _named(diagnoses: Iterable[Mapping[str, Any]]) -> str:
 def _sentence(body: Mapping[str, Any]) -> str:
     inputs = counted(len(body["inputs"]), "input")
     roots = [d for d in body["diagnoses"] if d["role"] == "root"]
+    if body["verdict"] == "FAIL":  # the last line names who failed, not what only asks for a look
+        roots = [d for d in roots if d["component"] != "app" and d["action"] not in IDLE] or roots
     if roots:
         return f"{inputs}: {_named(roots)}"
     if body["verdict"] == "PASS":

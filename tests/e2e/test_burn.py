@@ -1,6 +1,7 @@
 """`rackproof burn`: the verdict, what a person reads, and what a script reads."""
 
 import json
+import os
 import re
 import subprocess
 
@@ -151,3 +152,45 @@ def test_workers_judge_as_one_process_does(cli, command, tmp_path):
     assert len(settled) == len(set(settled))
     fired = json.loads((tmp_path / "serial/planted.json").read_text())
     assert all(fault["fired"] > 0 for fault in fired)
+
+
+@pytest.mark.parametrize("parallel", [(), ("-n", "1"), ("-n", "2")], ids=["serial", "one", "two"])
+def test_plain_pytest_looks_at_the_whole_rack_without_being_told_where(command, tmp_path, parallel):
+    words = [
+        command[0],
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rack=hgx-h100",
+        *parallel,
+    ]
+    words += ["--pyargs", "rackproof.diagnostics.suites"]
+    healthy, slow = (
+        subprocess.run(
+            [*words, *extra], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+        )
+        for extra in ((), ("--rack-plant=slow-gpu@rack0/tray00/gpu3",))
+    )
+    assert healthy.returncode == 0, healthy.stdout
+    assert "61 passed" in healthy.stdout
+    assert slow.returncode == 1
+    assert "rackwide[gemm.fp32.rate]" in slow.stdout
+    assert len(list((tmp_path / "rackproof-runs").iterdir())) == 2
+
+
+def test_a_pass_that_left_no_record_is_none(command, tmp_path):
+    (tmp_path / "loses.py").write_text(
+        "from rackproof.fixtures.session import Session\n"
+        "Session.run = lambda self, burn, subject, attempt: []\n"
+    )
+    words = [command[0], "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "loses"]
+    words += ["--rack=hgx-h100", "--pyargs", "rackproof.diagnostics.suites"]
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 1
+    assert "rackwide[record]" in done.stdout
+    assert "is not in the record" in done.stdout
