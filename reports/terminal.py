@@ -42,7 +42,7 @@ WIDTH = 80
 WIDEST = 110
 SHOWN = 20  # findings, gaps and diagnoses each; the rest is in the record
 REASONS = 5  # of one diagnosis
-SUMMARY_AT = 43  # the column at which a burn's summary begins
+SUMMARY_AT = 44  # the column at which a burn's summary begins
 IDLE = ("none", "watch", "retest")
 PATIENCE = 2.0  # seconds that a run may take before a bar is worth its place
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "UNKNOWN": "bold yellow"}
@@ -139,7 +139,7 @@ def _plan(about: Head) -> list[str]:
             if sort != "link"
         )
         summary = BURNS[planned.burn].summary if planned.burn in BURNS else ""
-        left = f"{planned.burn:<17}{on:<16} {planned.seconds:>4g} s"
+        left = f"{planned.burn:<17} {on:<16} {planned.seconds:>4g} s"
         rows.append(f"{left:<{SUMMARY_AT - 1}} {summary}")
     return rows
 
