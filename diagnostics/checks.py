@@ -20,7 +20,7 @@ from rackproof.diagnostics.limits import Limit, Limits, Waiver
 from rackproof.diagnostics.peers import Key, Runs, Scale, gather, peer_limits
 from rackproof.diagnostics.verdict import Verdict
 from rackproof.harness.metrics import Metric, metrics
-from rackproof.harness.model import Measurement, Missing, Value, Why
+from rackproof.harness.model import Measurement, Missing, Value, Why, item_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +243,15 @@ def all_checks(record: Record, limits: Limits) -> list[Check]:
     due = dict.fromkeys(key for key in owed(head) if key[2] in judged)
     extra = [key for key in found if key not in due and (key[2] in judged or silent(found[key]))]
     none, never = Runs(), set[int]()
+    wide = {planned.burn for planned in head.plan if planned.wide}
     serials = serials_of(record)
     today = date.fromisoformat(head.today)
     checks = []
     for key in (*due, *sorted(extra)):
-        done = settled.get((key[0], gpu_of(key[1])), never)
+        item = item_of(key[1], wide=key[0] in wide)
+        done = settled.get((key[0], item), never)
+        if metrics()[key[2]].optional and not scale.layers(key):
+            continue
         check = decide(key, found.get(key, none), scale, done, due=key in due)
         if check.verdict is Verdict.FAIL and scale.waivers:
             waiver = _waived(check, scale.waivers, serials.get(gpu_of(key[1])), today)

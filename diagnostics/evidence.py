@@ -8,18 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackproof.harness.model import Seen
+from rackproof.harness.model import WIDE, Seen, item_of
 
 SCHEMA = "rackproof.record/1"
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One burn of the plan. `owes` maps a sort of subject (gpu, link, host) to its metrics."""
+    """One burn of the plan. `owes` maps a sort of subject to the metrics that it owes there.
+
+    `wide` says that it works on the whole rack at once: one item, whatever it owes.
+    """
 
     burn: str
     owes: Mapping[str, Sequence[str]]
     seconds: float = 0.0
+    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,9 @@ class Head:
     unknown); `limits` is the plain form of diagnostics.limits.Limits; `today` is the date (ISO)
     on which the run began, against which waivers are held; `absent` names the metrics that the
     platform's spec says do not exist there; `domain` is how many GPUs one NVLink domain has;
-    `switches` is how many NVSwitches each rack has (None: not said).
+    `switches` is how many NVSwitches each rack has (None: not said). `around` maps the sorts of
+    what stands around the GPUs (nic, power, shelf, cooling) to the planned subjects; `skipped` maps
+    burns that this rack cannot have to the reason.
     """
 
     rack: str
@@ -48,20 +54,36 @@ class Head:
     absent: Sequence[str] = ()
     domain: int | None = None
     switches: int | None = None
+    around: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
     def subjects(self, sort: str) -> list[str]:
-        """Return the planned subjects of a sort: gpu, link, host."""
+        """Return the planned subjects of a sort of SORTS."""
         if sort == "gpu":
             return list(self.gpus)
         if sort == "host":
             return list(self.hosts)
         if sort == "link":
             return [f"{gpu}/link{n:02d}" for gpu in self.gpus for n in range(self.links or 0)]
+        if sort == "fabric":
+            return [WIDE]
+        if sort in SORTS:
+            return list(self.around.get(sort, ()))
         msg = f"no subjects of sort {sort!r}"
         raise ValueError(msg)
 
+    def items(self, planned: Planned) -> list[str]:
+        """Return the items of a burn: what it is run on, once each."""
+        owing = (subject for sort in planned.owes for subject in self.subjects(sort))
+        return list(dict.fromkeys(item_of(subject, wide=planned.wide) for subject in owing))
 
-SORTS = ("gpu", "link", "host")
+    def item_of(self, burn: str, subject: str) -> str:
+        """Return the item of a burn that `subject` is burnt with."""
+        wide = any(planned.wide for planned in self.plan if planned.burn == burn)
+        return item_of(subject, wide=wide)
+
+
+SORTS = ("gpu", "link", "host", "nic", "power", "shelf", "cooling", "fabric")
 Settled = tuple[str, str, int]
 
 
@@ -83,8 +105,3 @@ def gpu_of(subject: str) -> str:
     """Return the GPU that a link belongs to, and any other subject as it is."""
     head, sign, last = subject.rpartition("/")
     return head if sign and last.startswith("link") else subject
-
-
-def sort_of(subject: str) -> str:
-    """Return the sort of a subject in a rack: gpu, link, host, switch, nic and so on."""
-    return subject.rpartition("/")[2].rstrip("0123456789")

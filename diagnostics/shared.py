@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from rackproof.diagnostics.evidence import Head, gpu_of, sort_of
+from rackproof.diagnostics.evidence import Head, gpu_of
 from rackproof.diagnostics.groups import Group, explains
+from rackproof.harness.model import sort_of
 from rackproof.harness.topology import shares
 
 FEWEST = 2  # what one subject alone has, nobody shares

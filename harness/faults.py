@@ -152,7 +152,7 @@ def parse(text: str, spec: RackSpec, seed: int) -> Fault:
 
 def subjects(spec: RackSpec, kind: Kind) -> list[str]:
     """Return the subjects of `spec` that the kind allows, in the rack's order."""
-    return [subject for sort in kind.on for subject in _of_sort(spec, sort)]
+    return [subject for sort in kind.on for subject in spec.of_sort(sort)]
 
 
 def lacking(spec: RackSpec, kind: Kind) -> str:
@@ -342,18 +342,3 @@ def _tupled(table: Mapping[str, Any]) -> dict[str, Any]:
         k: tuple(v) if isinstance(v, Sequence) and not isinstance(v, str) else v
         for k, v in table.items()
     }
-
-
-def _of_sort(spec: RackSpec, sort: str) -> list[str]:
-    match sort:
-        case "gpu":
-            return [gpu.subject for gpu in spec.gpus]
-        case "link":
-            return [gpu.link(number) for gpu in spec.gpus for number in range(spec.links)]
-        case "host":
-            return [tray.host for tray in spec.trays]
-        case "switch":
-            return list(spec.switches)
-        case _:
-            shape = SORTS[sort]
-            return [subject for subject in spec.subjects() if shape.fullmatch(subject)]

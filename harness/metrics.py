@@ -11,8 +11,8 @@ from typing import Any
 class Metric:
     """One metric. `better` is high, low or equal.
 
-    What is not `judged` is only noted; what is `relative` is also held against the rack's own
-    median or most common value.
+    What is not `judged` is only noted, and so is what is `optional` where nobody gives a limit;
+    what is `relative` is also held against the rack's own median or most common value.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Metric:
     component: str
     action: str
     about: str
+    optional: bool = False
 
 
 def _walk(table: dict[str, Any], path: tuple[str, ...]) -> list[Metric]:

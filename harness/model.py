@@ -11,6 +11,32 @@ from enum import StrEnum
 
 Value = float | int | str
 
+WIDE = "fabric"
+"""The item of a burn that works on all GPUs at once."""
+
+
+def sort_of(subject: str) -> str:
+    """Return the sort of a subject in a rack: gpu, link, host, nic, switch, shelf and so on."""
+    return subject.rpartition("/")[2].rstrip("0123456789")
+
+
+def item_of(subject: str, *, wide: bool = False) -> str:
+    """Return the item that a subject is burnt with.
+
+    A link's is its GPU, a NIC's its host, a shelf's its rack's power, and of a wide burn's subjects
+    it is the whole rack; the others stand for themselves.
+    """
+    if wide:
+        return WIDE
+    head, _, last = subject.rpartition("/")
+    match last.rstrip("0123456789"):
+        case "link" | "shelf":
+            return head
+        case "nic":
+            return f"{head}/host"
+        case _:
+            return subject
+
 
 class Why(StrEnum):
     """Why a reading is absent."""

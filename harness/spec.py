@@ -16,8 +16,11 @@ from typing import Any
 
 from rackproof.harness import rackfile
 from rackproof.harness.errors import SpecError, nearest
-from rackproof.harness.model import Gpu, Tray
+from rackproof.harness.model import WIDE, Gpu, Tray, sort_of
 from rackproof.harness.skus import Sku, sku
+
+AIR = "air"
+"""Cooling of which a rack has no part of its own: each server's fans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,22 @@ class RackSpec:
         msg = f"{self.name} has no GPU {subject[:60]!r}{close}"
         raise SpecError(msg)
 
+    def of_sort(self, sort: str) -> list[str]:
+        """Return the subjects of a sort, in the rack's order; none for an unknown sort."""
+        match sort:
+            case "gpu":
+                return [gpu.subject for gpu in self.gpus]
+            case "link":
+                return [gpu.link(number) for gpu in self.gpus for number in range(self.links)]
+            case "host":
+                return [tray.host for tray in self.trays]
+            case "switch":
+                return list(self.switches)
+            case "fabric":
+                return [WIDE]
+            case _:
+                return [subject for subject in self.subjects() if sort_of(subject) == sort]
+
     def subjects(self) -> Iterator[str]:
         """Yield every subject: GPUs, links, hosts, NICs, switches, power, cooling, the fabric."""
         for tray in self.trays:
@@ -112,9 +131,11 @@ class RackSpec:
             yield from (f"{base}/nic{number}" for number in range(tray.nics or 0))
         yield from self.switches
         for rack in range(self.racks):
-            yield f"rack{rack}/power"
+            if self.power.shelves:
+                yield f"rack{rack}/power"
             yield from (f"rack{rack}/power/shelf{n}" for n in range(self.power.shelves))
-            yield f"rack{rack}/cooling"
+            if self.cooling != AIR:
+                yield f"rack{rack}/cooling"
         yield "fabric"
 
 

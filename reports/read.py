@@ -123,7 +123,17 @@ def _planned(body: dict[str, Any]) -> Planned:
         if unknown:
             msg = f"owes unknown metric {unknown[0]!r}"
             raise ValueError(msg)
-    return Planned(fields.text(body, "burn"), owes, fields.finite(body["seconds"], "seconds"))
+    seconds = fields.finite(body["seconds"], "seconds")
+    return Planned(fields.text(body, "burn"), owes, seconds, body.get("wide", False) is True)
+
+
+def _around(body: dict[str, Any]) -> dict[str, list[str]]:
+    found = fields.table(body.get("around", {}), "around")
+    unknown = next((sort for sort in found if sort not in SORTS), None)
+    if unknown is not None:
+        msg = f"around of unknown sort {unknown!r}"
+        raise ValueError(msg)
+    return {sort: fields.texts(subjects, sort) for sort, subjects in found.items()}
 
 
 def _head(body: dict[str, Any]) -> Head:
@@ -147,6 +157,8 @@ def _head(body: dict[str, Any]) -> Head:
         absent=fields.texts(body.get("absent", []), "absent"),
         domain=_count(body, "domain", fields.MOST),
         switches=_count(body, "switches", LINKS),
+        around=_around(body),
+        skipped=fields.words(body.get("skipped", {}), "skipped"),
     )
     _bound(head)
     return head
@@ -158,7 +170,7 @@ def _count(body: dict[str, Any], key: str, high: int) -> int | None:
 
 def _bound(head: Head) -> None:
     """Refuse a plan that owes more checks than any rack can have."""
-    counts = {"gpu": len(head.gpus), "host": len(head.hosts)}
+    counts = {sort: len(head.subjects(sort)) for sort in SORTS if sort != "link"}
     counts["link"] = counts["gpu"] * (head.links or 0)
     owed = sum(
         counts[sort] * len(names) for planned in head.plan for sort, names in planned.owes.items()

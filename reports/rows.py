@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from rackproof.diagnostics.checks import Check
-from rackproof.diagnostics.evidence import gpu_of, sort_of
+from rackproof.diagnostics.evidence import gpu_of
 from rackproof.harness.metrics import metrics
+from rackproof.harness.model import sort_of
 from rackproof.reports.words import bounds, places, shown
 
 LAYERS = {

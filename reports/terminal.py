@@ -21,9 +21,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from rackproof.diagnostics.evidence import Head
+from rackproof.diagnostics.evidence import Head, Planned
 from rackproof.diagnostics.judge import Judgement
 from rackproof.harness.burns.table import BURNS
+from rackproof.harness.model import sort_of
 from rackproof.reports.junit import line_of
 from rackproof.reports.rows import Row, findings, gaps
 from rackproof.reports.words import (
@@ -121,27 +122,24 @@ def head(about: Head, out: Path, file: TextIO, plants: int = 0) -> None:
 
 
 def _items(about: Head) -> dict[str, int]:
-    """Return how many items each burn has: a GPU with its links, or a host."""
-    return {
-        planned.burn: sum(
-            len(about.subjects(sort)) for sort in planned.owes if sort in ("gpu", "host")
-        )
-        for planned in about.plan
-    }
+    """Return how many items each burn has: a GPU with its links, a host with its NICs, ..."""
+    return {planned.burn: len(about.items(planned)) for planned in about.plan}
 
 
 def _plan(about: Head) -> list[str]:
     rows = []
     for planned in about.plan:
-        on = ", ".join(
-            counted(len(about.subjects(sort)), "GPU" if sort == "gpu" else sort)
-            for sort in planned.owes
-            if sort != "link"
-        )
+        on = "all GPUs at once" if planned.wide else ", ".join(_places(about, planned))
         summary = BURNS[planned.burn].summary if planned.burn in BURNS else ""
         left = f"{planned.burn:<17} {on:<16} {planned.seconds:>4g} s"
         rows.append(f"{left:<{SUMMARY_AT - 1}} {summary}")
     return rows
+
+
+def _places(about: Head, planned: Planned) -> list[str]:
+    """Return what a burn is run on, in words."""
+    sorts = Counter(sort_of(item) for item in about.items(planned))
+    return [counted(n, "GPU" if sort == "gpu" else sort) for sort, n in sorts.items()]
 
 
 # --- meanwhile ---------------------------------------------------------------------------------

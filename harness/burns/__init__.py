@@ -3,8 +3,8 @@
 A burn judges nothing. What it owes is declared, so that a burn that never ran is missed.
 """
 
-from rackproof.harness.burns.base import Burn, Run, Settings
-from rackproof.harness.burns.run import execute, execute_host
-from rackproof.harness.burns.table import BURNS, LEVELS, plan
+from rackproof.harness.burns.base import LEVELS, Burn, Crew, Run, Settings
+from rackproof.harness.burns.run import execute
+from rackproof.harness.burns.table import BURNS, plan
 
-__all__ = ["BURNS", "LEVELS", "Burn", "Run", "Settings", "execute", "execute_host", "plan"]
+__all__ = ["BURNS", "LEVELS", "Burn", "Crew", "Run", "Settings", "execute", "plan"]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -11,15 +12,27 @@ from rackproof.harness.errors import DeviceError, Lost, NotPermitted, NotPresent
 from rackproof.harness.errors import Unsupported as NotSupported
 from rackproof.harness.metrics import metrics
 from rackproof.harness.model import Event, Measurement, Missing, Seen, Value, Why
+from rackproof.harness.spec import RackSpec
+
+T = TypeVar("T")
+LEVELS = ("quick", "acceptance", "soak")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How one run of a burn is done. `seed` feeds its data; attempts count from 1."""
+    """How one run of a burn is done. `seed` feeds its data; attempts count from 1.
+
+    `at` is when it was planned to begin, in seconds after the run's start; `gpus` are the GPUs that
+    a wide burn works on (none named: all of the bench); `allowed` are the burns that may change
+    settings of real GPUs.
+    """
 
     level: str
     seed: int
     attempt: int = 1
+    at: float = 0.0
+    gpus: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
 
 
 def why(error: DeviceError) -> tuple[Why, str]:
@@ -100,17 +113,57 @@ class Run:
         return len(self.seen) - before
 
 
+class Crew:
+    """The GPUs of a wide burn that are still with it; one that fails is left behind, with why."""
+
+    def __init__(self, bench: Bench, subjects: Sequence[str]) -> None:
+        """Begin with the devices of `subjects`."""
+        self.devices: dict[str, Device] = {s: bench.devices[s] for s in subjects}
+        self.stops: dict[str, Exception] = {}
+
+    def leave(self, subject: str, error: Exception) -> None:
+        """Go on without `subject`, because of `error`."""
+        self.devices.pop(subject, None)
+        self.stops.setdefault(subject, error)
+
+    def each(self, work: Callable[[Device], T]) -> dict[str, T]:
+        """Do `work` on every device, in the rack's order; return what those gave that could."""
+        found: dict[str, T] = {}
+        for subject, device in list(self.devices.items()):
+            try:
+                found[subject] = work(device)
+            except DeviceError as error:
+                self.leave(subject, error)
+        return found
+
+
+def everywhere(_spec: RackSpec) -> str:
+    """Every rack can have it."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Burn:
-    """One burn. `owes` maps a sort of subject (gpu, link, host) to the metrics it must read.
+    """One burn. `owes` maps a sort of subject to the metrics it must read there.
 
-    `seconds` is the planned device time by level; a level without an entry leaves the burn out.
-    `run` works on a GPU (and its links), `host` on a host of the bench; both raise DeviceError.
+    Sorts: gpu, link; host, nic; power (of a rack), shelf; cooling; fabric. `seconds` is the planned
+    device time by level; a level without an entry leaves the burn out. What works where, all of
+    which raise DeviceError:
+      run    on one GPU and its links
+      host   on one host and its NICs
+      zone   on one rack's power with its shelves, or on its cooling: `notes.subject` says which
+      wide   on all GPUs at once, with their links, the fabric, and the racks' power
+    `changes` says that it changes a setting, which on real GPUs the user must allow; `lacks`
+    returns why a rack cannot have the burn at all, or an empty text.
     """
 
     id: str
     summary: str
     owes: Mapping[str, Sequence[str]]
     seconds: Mapping[str, float]
-    run: Callable[[Device, Bench, Run], None]
+    run: Callable[[Device, Bench, Run], None] | None = None
     host: Callable[[Bench, Run], None] | None = None
+    zone: Callable[[Bench, Run], None] | None = None
+    wide: Callable[[Crew, Bench, Run], None] | None = None
+    changes: bool = False
+    lacks: Callable[[RackSpec], str] = everywhere

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rackproof.harness.burns import oracle
-from rackproof.harness.burns.base import Run
+from rackproof.harness.burns.base import LEVELS, Burn, Run
 from rackproof.harness.burns.ecc import EccWindow
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.protocol import DataPlane, Device
@@ -88,3 +88,14 @@ def burn(precision: str) -> Callable[[Device, Bench, Run], None]:
             notes.miss(f"{prefix}.rate", DeviceError("the products took no time"))
 
     return run
+
+
+BURNS = (
+    Burn(
+        "gemm.fp32",
+        "fp32 matrix products back to back, each train checked by Freivalds' oracle",
+        owes("fp32"),
+        {level: ROUNDS[level] * SECONDS[level] for level in LEVELS},
+        burn("fp32"),
+    ),
+)

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from rackproof.harness.burns.base import Run
+from rackproof.harness.burns.base import LEVELS, Burn, Run
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.protocol import Device
 
@@ -47,3 +47,14 @@ def run(device: Device, bench: Bench, notes: Run) -> None:
         link = device.gpu.link(number)
         for metric in (*LINK, "nvlink.errors"):
             notes.read(metric, partial(telemetry.read_link, metric, number), link)
+
+
+BURNS = (
+    Burn(
+        "health",
+        "ECC, remapped rows, throttle reasons, thermal margin, recovery action, link errors",
+        OWES,
+        dict.fromkeys(LEVELS, 1.0),
+        run,
+    ),
+)

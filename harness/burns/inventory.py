@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from rackproof.harness.burns.base import Run
+from rackproof.harness.burns.base import LEVELS, Burn, Run
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.protocol import Device
 from rackproof.harness.errors import DeviceError
@@ -64,3 +64,15 @@ def host(bench: Bench, notes: Run) -> None:
     notes.note("gpu.unexpected", len(bench.unexpected) if first else 0)
     if bench.counted:
         notes.note("gpu.count", bench.count)
+
+
+BURNS = (
+    Burn(
+        "inventory",
+        "GPUs, SKUs, memory, driver, VBIOS, PCIe, NVLinks, ECC and fabric, against the platform",
+        OWES,
+        dict.fromkeys(LEVELS, 1.0),
+        run,
+        host,
+    ),
+)

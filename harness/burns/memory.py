@@ -6,7 +6,7 @@ reports both the words that differed and the growth of the ECC counters in its o
 
 from collections.abc import Callable, Mapping
 
-from rackproof.harness.burns.base import Run
+from rackproof.harness.burns.base import LEVELS, Burn, Run
 from rackproof.harness.burns.ecc import EccWindow
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.protocol import DataPlane, Device, Pattern, Verified
@@ -139,3 +139,17 @@ def burn(name: str) -> Callable[[Device, Bench, Run], None]:
 
     run.__doc__ = test.__doc__
     return run
+
+
+def _burn(name: str, seconds: float) -> Burn:
+    test, _ = TESTS[name]
+    summary = (test.__doc__ or "").splitlines()[0]
+    return Burn(f"memory.{name}", summary, OWES, dict.fromkeys(LEVELS, seconds), burn(name))
+
+
+BURNS = (
+    _burn("address", 1.0),
+    _burn("inversions", 4.0),
+    _burn("march", 3.0),
+    _burn("random", 1.0),
+)

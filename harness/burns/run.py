@@ -8,12 +8,13 @@ exception means that we could not look.
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
-from rackproof.harness.burns.base import Burn, Run, Settings, why
+from rackproof.harness.burns.base import Burn, Crew, Run, Settings, why
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.protocol import Device
 from rackproof.harness.errors import DeviceError, Lost, NotPresent, Unsupported
-from rackproof.harness.model import Event, Measurement, Missing, Seen, Why
+from rackproof.harness.model import WIDE, Event, Measurement, Missing, Seen, Why
 
 PRESENT = "gpu.present"
 
@@ -58,7 +59,18 @@ def _complete(run: Run, owed: Iterable[tuple[str, str]], stop: _Stop | None) -> 
 
 
 def execute(burn: Burn, bench: Bench, subject: str, settings: Settings) -> list[Seen]:
-    """Run `burn` once on GPU `subject`; return everything seen, complete as owed."""
+    """Run `burn` once on the item `subject`; return everything seen, complete as owed.
+
+    An item is a GPU, a host, a rack's power or cooling, or ``fabric``, which is the whole rack.
+    """
+    if burn.wide is not None:
+        return execute_wide(burn, bench, settings)
+    if subject not in bench.devices:
+        return execute_part(burn, bench, subject, settings)
+    return _execute_gpu(burn, bench, subject, settings)
+
+
+def _execute_gpu(burn: Burn, bench: Bench, subject: str, settings: Settings) -> list[Seen]:
     device = bench.devices[subject]
     run = Run(burn.id, subject, settings)
     stop = _guard(lambda: _work(burn, device, bench, run))
@@ -85,8 +97,11 @@ def _work(burn: Burn, device: Device, bench: Bench, run: Run) -> None:
     """Run the burn between begin and end; whatever happens, its events are read and end is said."""
     run.now = device.clock.now
     run.begun = run.now()
+    if burn.run is None:
+        msg = f"{burn.id} does nothing on a single GPU"
+        raise ValueError(msg)
     try:
-        device.begin(burn.id, run.settings.attempt)
+        device.begin(burn.id, run.settings.attempt, run.settings.at)
         run.begun = run.now()
         run.say(device.telemetry.events())  # what came before is evidence, and not this burn's
         try:
@@ -112,13 +127,82 @@ def _events(burn: Burn, device: Device, run: Run) -> None:
         run.note("xid.count", found)
 
 
-def execute_host(burn: Burn, bench: Bench, subject: str, settings: Settings) -> list[Seen]:
-    """Run the host's part of `burn` once on host `subject`; return everything seen."""
+def execute_part(burn: Burn, bench: Bench, subject: str, settings: Settings) -> list[Seen]:
+    """Run `burn` once on a host, or on a rack's power or cooling; return everything seen."""
     run = Run(burn.id, subject, settings)
-    work = burn.host
-    stop = None if work is None else _guard(lambda: work(bench, run))
-    _complete(run, ((subject, metric) for metric in burn.owes.get("host", ())), stop)
+    work = burn.host if subject.endswith("/host") else burn.zone
+    stop = None if work is None else _guard(lambda: _around(work, bench, run))
+    owed = (
+        (each, metric)
+        for sort, metrics in burn.owes.items()
+        for each in bench.parts(subject, sort)
+        for metric in metrics
+    )
+    _complete(run, owed, stop)
     return run.seen
+
+
+def _around(work: Callable[[Bench, Run], None], bench: Bench, run: Run) -> None:
+    """Do the work on what stands around the GPUs, between begin and end."""
+    bench.around.begin(run.check, run.settings.attempt, run.settings.at)
+    try:
+        work(bench, run)
+    finally:
+        bench.around.end()
+
+
+def execute_wide(burn: Burn, bench: Bench, settings: Settings) -> list[Seen]:
+    """Run a wide burn once on all its GPUs; return everything seen, complete as owed."""
+    run = Run(burn.id, WIDE, settings)
+    run.now = bench.now
+    subjects = settings.gpus or tuple(bench.devices)
+    crew = Crew(bench, subjects)
+    stop = _guard(lambda: _work_wide(burn, crew, bench, run))
+    for subject in subjects:
+        own = _guard(partial(_raise, crew.stops[subject])) if subject in crew.stops else None
+        gone = own is not None and own.why in (Why.LOST, Why.NOT_RUN)
+        if own is None and stop is not None:
+            own = stop
+        if own is None or gone:
+            run.note(PRESENT, 0 if gone else 1, subject)
+        gpu = bench.devices[subject].gpu
+        links = [gpu.link(n) for n in range(bench.links or 0)]
+        names = dict.fromkeys((PRESENT, *burn.owes.get("gpu", ())))
+        _complete(run, ((subject, metric) for metric in names), own)
+        _complete(run, ((k, metric) for metric in burn.owes.get("link", ()) for k in links), own)
+    rest = (sort for sort in burn.owes if sort not in ("gpu", "link"))
+    owed = ((k, m) for sort in rest for k in bench.parts(WIDE, sort) for m in burn.owes[sort])
+    _complete(run, owed, stop)
+    return run.seen
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _work_wide(burn: Burn, crew: Crew, bench: Bench, run: Run) -> None:
+    """Run a wide burn between the begin and the end of all its GPUs."""
+    if burn.wide is None:
+        msg = f"{burn.id} does nothing on a whole rack"
+        raise ValueError(msg)
+    began = list(crew.devices.values())
+    check, attempt = burn.id, run.settings.attempt
+    try:
+        crew.each(lambda device: device.begin(check, attempt, run.settings.at))
+        bench.align(crew.devices.values())
+        run.begun = run.now()
+        for events in crew.each(lambda device: device.telemetry.events()).values():
+            run.say(events)
+        try:
+            burn.wide(crew, bench, run)
+        finally:
+            counts = crew.each(lambda device: run.say(device.telemetry.events()))
+            if "xid.count" in burn.owes.get("gpu", ()):
+                for subject, count in counts.items():
+                    run.note("xid.count", count, subject)
+    finally:
+        for device in began:
+            device.end()
 
 
 def measurements(seen: Iterable[Seen]) -> list[Measurement]:

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from rackproof.harness.burns import gemm, health, inventory, memory
-from rackproof.harness.burns.base import Burn
+from rackproof.harness.burns.base import LEVELS, Burn
 from rackproof.harness.errors import SpecError, nearest
 
-LEVELS = ("quick", "acceptance", "soak")
 PROBE = ("inventory", "health")
 # ids of the contract that this version does not have yet: named, so that nobody takes them for run
 LATER = (
@@ -16,44 +15,11 @@ LATER = (
 ).split()
 
 
-def _everywhere(quick: float, acceptance: float) -> dict[str, float]:
-    return {"quick": quick, "acceptance": acceptance, "soak": acceptance}
-
-
-def _memory(name: str, quick: float) -> Burn:
-    test, _ = memory.TESTS[name]
-    summary = (test.__doc__ or "").splitlines()[0]
-    seconds = _everywhere(quick, quick)
-    return Burn(f"memory.{name}", summary, memory.OWES, seconds, memory.burn(name))
-
-
-_ALL = (
-    Burn(
-        "inventory",
-        "GPUs, SKUs, memory, driver, VBIOS, PCIe, NVLinks, ECC and fabric, against the platform",
-        inventory.OWES,
-        _everywhere(1.0, 1.0),
-        inventory.run,
-        inventory.host,
-    ),
-    Burn(
-        "health",
-        "ECC, remapped rows, throttle reasons, thermal margin, recovery action, link errors",
-        health.OWES,
-        _everywhere(1.0, 1.0),
-        health.run,
-    ),
-    _memory("address", 1.0),
-    _memory("inversions", 4.0),
-    _memory("march", 3.0),
-    _memory("random", 1.0),
-    Burn(
-        "gemm.fp32",
-        "fp32 matrix products back to back, each train checked by Freivalds' oracle",
-        gemm.owes("fp32"),
-        {level: gemm.ROUNDS[level] * gemm.SECONDS[level] for level in LEVELS},
-        gemm.burn("fp32"),
-    ),
+_ALL: tuple[Burn, ...] = (
+    *inventory.BURNS,
+    *health.BURNS,
+    *memory.BURNS,
+    *gemm.BURNS,
 )
 BURNS: dict[str, Burn] = {burn.id: burn for burn in _ALL}
 

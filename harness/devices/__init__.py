@@ -15,7 +15,7 @@ from rackproof.harness.clock import Clock
 from rackproof.harness.devices import real
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.nvml import Driver, Identity, NvmlTelemetry
-from rackproof.harness.devices.protocol import Device
+from rackproof.harness.devices.protocol import Device, Fabric, Host
 from rackproof.harness.errors import NotPresent
 from rackproof.harness.model import Gpu
 from rackproof.harness.spec import RackSpec
@@ -117,6 +117,14 @@ class Emulated:
         """Return the device in a slot."""
         del identity
         return self.rack.device(gpu.subject, telemetry)
+
+    def fabric(self) -> Fabric:
+        """Return what joins the GPUs."""
+        return self.rack.fabric()
+
+    def host(self) -> Host:
+        """Return what stands around them."""
+        return self.rack.host()
 
     def live(self, seed: int) -> Callable[[], None]:
         """Let the GPUs' time pass with the machine's, under a slight load; return what stops it."""

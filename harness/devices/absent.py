@@ -5,11 +5,22 @@ was planned there is missed by name.
 """
 # ruff: noqa: ARG002 - the seam's signatures; nothing of them is used
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from rackproof.harness.clock import Clock, VirtualClock
-from rackproof.harness.devices.protocol import DataPlane, Pattern, Product, Telemetry, Verified
-from rackproof.harness.errors import NotPresent
+from rackproof.harness.devices.protocol import (
+    DataPlane,
+    Moved,
+    Pattern,
+    PowerLimits,
+    Product,
+    Reduced,
+    Telemetry,
+    Verified,
+    Watch,
+)
+from rackproof.harness.errors import DeviceError, NotPresent
 from rackproof.harness.model import Event, Gpu, Value
 
 
@@ -29,7 +40,11 @@ class AbsentDevice:
         self.plane = NoPlane(reason)
         self._reason = reason
 
-    def begin(self, check: str, attempt: int) -> None:
+    def begin(self, check: str, attempt: int, at: float = 0.0) -> None:
+        """Raise NotPresent."""
+        raise NotPresent(self._reason)
+
+    def wait(self, seconds: float) -> None:
         """Raise NotPresent."""
         raise NotPresent(self._reason)
 
@@ -52,6 +67,18 @@ class NoTelemetry:
         raise NotPresent(self._reason)
 
     def events(self) -> list[Event]:
+        """Raise NotPresent."""
+        raise NotPresent(self._reason)
+
+    def throttled(self, reason: str) -> float:
+        """Raise NotPresent."""
+        raise NotPresent(self._reason)
+
+    def power_limits(self) -> PowerLimits:
+        """Raise NotPresent."""
+        raise NotPresent(self._reason)
+
+    def set_power_limit(self, watts: float) -> float:
         """Raise NotPresent."""
         raise NotPresent(self._reason)
 
@@ -93,6 +120,62 @@ class NoPlane:
         """Refuse."""
         self._refuse()
 
-    def multiply(self, a: Any, b: Any, precision: str, seconds: float) -> Product:
+    def multiply(
+        self, a: Any, b: Any, precision: str, seconds: float, watch: Watch = None
+    ) -> Product:
         """Refuse."""
         self._refuse()
+
+    def copy(self, to: int, lo: int, hi: int) -> None:
+        """Refuse."""
+        self._refuse()
+
+    def stream(self, kind: str, seconds: float, watch: Watch = None) -> Moved:
+        """Refuse."""
+        self._refuse()
+
+    def transfer(self, way: str, seconds: float, seed: int, watch: Watch = None) -> Moved:
+        """Refuse."""
+        self._refuse()
+
+    def load(self, share: float) -> None:
+        """Refuse."""
+        self._refuse()
+
+
+class NoFabric:
+    """Where nothing joins the GPUs."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def exchange(
+        self, pairs: Sequence[tuple[str, str]], size: int, seed: int
+    ) -> Mapping[tuple[str, str], Moved | DeviceError]:
+        """Raise NotPresent."""
+        raise NotPresent(self._reason)
+
+    def all_reduce(self, gpus: Sequence[str], size: int, seed: int) -> Reduced:
+        """Raise NotPresent."""
+        raise NotPresent(self._reason)
+
+
+class NoHost:
+    """Where nothing is known of what stands around the GPUs."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def read(self, metric: str, subject: str) -> Value:
+        """Raise DeviceError."""
+        msg = f"{subject}: {metric}: {self._reason}"
+        raise DeviceError(msg)
+
+    def begin(self, check: str, attempt: int, at: float = 0.0) -> None:
+        """Do nothing."""
+
+    def wait(self, seconds: float) -> None:
+        """Do nothing."""
+
+    def end(self) -> None:
+        """Do nothing."""

@@ -6,19 +6,20 @@ the platform's tray and module, or by PCI order where the driver does not say. A
 answers for gets a device that says so to every call; a GPU that fits no slot is `unexpected`.
 """
 
+import contextlib
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import pynvml
 
-from rackproof.harness.clock import Clock
+from rackproof.harness.clock import Clock, VirtualClock
 from rackproof.harness.devices import nvml_readings
 from rackproof.harness.devices.absent import AbsentDevice
 from rackproof.harness.devices.nvml import Driver, Handle, Identity, NvmlTelemetry
-from rackproof.harness.devices.protocol import Device
+from rackproof.harness.devices.protocol import Device, Fabric, Host
 from rackproof.harness.errors import DeviceError, Lost
-from rackproof.harness.model import Gpu
+from rackproof.harness.model import WIDE, Gpu, item_of
 from rackproof.harness.spec import RackSpec
 
 
@@ -31,6 +32,14 @@ class Backing(Protocol):
 
     def device(self, gpu: Gpu, identity: Identity, telemetry: NvmlTelemetry) -> Device:
         """Return the device in a slot, whose readings come through `telemetry`."""
+        ...
+
+    def fabric(self) -> Fabric:
+        """Return what joins the GPUs; raises a DeviceError where nothing does."""
+        ...
+
+    def host(self) -> Host:
+        """Return what stands around them."""
         ...
 
     def close(self) -> None:
@@ -81,6 +90,34 @@ class Bench:
         for subject, gpu in self._gpus.items():
             absent: Device = AbsentDevice(gpu, self.driver_version)
             self.devices[subject] = here.get(subject, absent)
+
+    @property
+    def fabric(self) -> Fabric:
+        """What joins the GPUs; raises a DeviceError where nothing does."""
+        return self.backing.fabric()
+
+    @property
+    def around(self) -> Host:
+        """What stands around the GPUs."""
+        return self.backing.host()
+
+    def parts(self, item: str, sort: str) -> list[str]:
+        """Return the subjects of a sort that an item (a host, a rack's power, ...) stands for."""
+        return [s for s in self.spec.of_sort(sort) if item_of(s, wide=item == WIDE) == item]
+
+    def now(self) -> float:
+        """Return the time of the GPU whose clock is furthest."""
+        return max(device.clock.now() for device in self.devices.values())
+
+    def align(self, devices: Iterable[Device]) -> None:
+        """Let time pass on each device's clock until it is as late as the latest of them."""
+        found = list(devices)
+        latest = max((device.clock.now() for device in found), default=0.0)
+        for device in found:
+            behind = latest - device.clock.now()
+            if behind > 0 and isinstance(device.clock, VirtualClock):
+                with contextlib.suppress(DeviceError):  # the first use of it says so
+                    device.wait(behind)
 
     def close(self) -> None:
         """Stop listening, let go of the devices, shut the driver down; more calls do nothing."""

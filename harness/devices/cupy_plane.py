@@ -21,7 +21,7 @@ from rackproof.harness.devices.kernel_plane import FOUND_WORDS, KERNELS, THREADS
 from rackproof.harness.devices.patterns import Words
 from rackproof.harness.devices.precisions import precision as precision_of
 from rackproof.harness.devices.precisions import rounded
-from rackproof.harness.devices.protocol import Product
+from rackproof.harness.devices.protocol import Moved, Product, Watch
 from rackproof.harness.errors import DeviceError, Lost, NotPresent, Unsupported
 
 MIB = 1 << 20
@@ -182,7 +182,9 @@ class CupyPlane(KernelPlane):
         _path(precision)
         return ORDER
 
-    def multiply(self, a: Any, b: Any, precision: str, seconds: float) -> Product:
+    def multiply(
+        self, a: Any, b: Any, precision: str, seconds: float, watch: Watch = None
+    ) -> Product:
         """Multiply a (m, n) by b (n, p) for about `seconds`, timed by CUDA events."""
         path = _path(precision)
         with self._on(f"multiply in {precision}"):
@@ -219,6 +221,18 @@ class CupyPlane(KernelPlane):
         end.record()
         end.synchronize()
         return float(self._cupy.cuda.get_elapsed_time(begin, end)) / 1000.0
+
+    def stream(self, kind: str, seconds: float, watch: Watch = None) -> Moved:
+        """Stream through memory."""
+        raise Unsupported(kind)
+
+    def transfer(self, way: str, seconds: float, seed: int, watch: Watch = None) -> Moved:
+        """Copy from and to the host."""
+        raise Unsupported(way)
+
+    def load(self, share: float) -> None:
+        """Load it in the background."""
+        raise Unsupported(str(share))
 
     def _launch(self, kernel: str, arguments: Sequence[int]) -> None:
         with self._on(f"launch {kernel}"):

@@ -22,8 +22,8 @@ from rackproof.harness.clock import Clock, MachineClock
 from rackproof.harness.devices.kernel_plane import FOUND_WORDS, KERNELS, THREADS, Chunk, KernelPlane
 from rackproof.harness.devices.patterns import Words
 from rackproof.harness.devices.precisions import rounded
-from rackproof.harness.devices.protocol import Product
-from rackproof.harness.errors import DeviceError, NotPresent
+from rackproof.harness.devices.protocol import Moved, Product, Watch
+from rackproof.harness.errors import DeviceError, NotPresent, Unsupported
 
 SOURCES = ("host_launch.cpp", "host_shim.h", "memory.cu")
 ALIGNMENT = 32  # bytes, as the kernels want it
@@ -129,7 +129,9 @@ class HostPlane(KernelPlane):
         rounded(np, np.zeros(1, dtype=np.float32), precision)
         return 256
 
-    def multiply(self, a: Any, b: Any, precision: str, seconds: float) -> Product:
+    def multiply(
+        self, a: Any, b: Any, precision: str, seconds: float, watch: Watch = None
+    ) -> Product:
         """Multiply in NumPy, in fp32 with inputs rounded to `precision`, for about `seconds`."""
         a, b = (rounded(np, np.asarray(x, dtype=np.float32), precision) for x in (a, b))
         begin = self._clock.now()
@@ -138,9 +140,23 @@ class HostPlane(KernelPlane):
         while self._clock.now() - begin < seconds:
             last = a @ b
             repeats += 1
+            if watch is not None:
+                watch()
         taken = self._clock.now() - begin
         differ = int(np.count_nonzero(first.view(np.uint32) != last.view(np.uint32)))
         return Product(last, taken, 2.0 * a.shape[0] * a.shape[1] * b.shape[1] * repeats, differ)
+
+    def stream(self, kind: str, seconds: float, watch: Watch = None) -> Moved:
+        """Stream through memory."""
+        raise Unsupported(kind)
+
+    def transfer(self, way: str, seconds: float, seed: int, watch: Watch = None) -> Moved:
+        """Copy from and to the host."""
+        raise Unsupported(way)
+
+    def load(self, share: float) -> None:
+        """Load it in the background."""
+        raise Unsupported(str(share))
 
     def _launch(self, kernel: str, arguments: Sequence[int]) -> None:
         launch = getattr(library(), f"launch_{kernel}")

@@ -19,6 +19,7 @@ import pynvml
 from rackproof.harness.clock import Clock, MachineClock, VirtualClock
 from rackproof.harness.devices import nvml_fabric, nvml_readings
 from rackproof.harness.devices.nvml_fields import counter, field_ids
+from rackproof.harness.devices.protocol import PowerLimits
 from rackproof.harness.errors import (
     DeviceError,
     Lost,
@@ -164,17 +165,6 @@ class Identity:
     pci: str
     tray: int | None
     module: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class PowerLimits:
-    """Power limits in W. `current` is in force; it falls below `requested` by a cap out of band."""
-
-    current: float
-    requested: float
-    default: float
-    low: float
-    high: float
 
 
 class NvmlTelemetry:

@@ -3,12 +3,16 @@
 Both planes, silicon and emulated, pass the same contract tests (tests/contract).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rackproof.harness.clock import Clock
+from rackproof.harness.errors import DeviceError
 from rackproof.harness.model import Event, Gpu, Value
+
+Watch = Callable[[], None] | None
+"""What is called a few times while work runs, to read what only shows under load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,30 @@ class Product:
     repeats_differ: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Data that was moved and compared at its goal: bytes, device seconds, 64-bit words wrong."""
+
+    size: int
+    seconds: float
+    wrong: int = 0
+
+    @property
+    def rate(self) -> float:
+        """GB/s; 0 where it took no time."""
+        return self.size / self.seconds / 1e9 if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """An all-reduce: bytes of the buffer, device seconds, ranks, wrong words by GPU subject."""
+
+    size: int
+    seconds: float
+    ranks: int
+    wrong: Mapping[str, int]
+
+
 class Telemetry(Protocol):
     """What the driver says of one GPU. Every reading may raise a DeviceError."""
 
@@ -69,6 +97,32 @@ class Telemetry(Protocol):
     def events(self) -> list[Event]:
         """Return what the driver reported (XIDs) since the last call."""
         ...
+
+    def throttled(self, reason: str) -> float:
+        """Return the seconds, cumulative, with the clocks held down for `reason`.
+
+        ``sw_thermal``, ``hw_thermal``, ``power_brake`` or ``sw_power``.
+        """
+        ...
+
+    def power_limits(self) -> "PowerLimits":
+        """Return the GPU's power limits."""
+        ...
+
+    def set_power_limit(self, watts: float) -> float:
+        """Ask for a power limit in W; return the limit in force then, read back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PowerLimits:
+    """Power limits in W. `current` is in force; it falls below `requested` by a cap out of band."""
+
+    current: float
+    requested: float
+    default: float
+    low: float
+    high: float
 
 
 class DataPlane(Protocol):
@@ -103,11 +157,45 @@ class DataPlane(Protocol):
         """The matrix order n that loads this plane well for `precision`."""
         ...
 
-    def multiply(self, a: Any, b: Any, precision: str, seconds: float) -> Product:
+    def multiply(
+        self,
+        a: Any,
+        b: Any,
+        precision: str,
+        seconds: float,
+        watch: Watch = None,
+    ) -> Product:
         """Multiply a by b back to back for about `seconds`; return the last C (fp32).
 
         `flops` counts the arithmetic of all repeats and `seconds` is the device's time for them;
-        `repeats_differ` counts elements in which the first and the last C differ.
+        `repeats_differ` counts elements in which the first and the last C differ. `watch` is
+        called a few times while the products run.
+        """
+        ...
+
+    def copy(self, to: int, lo: int, hi: int) -> None:
+        """Copy [lo, hi) of the claimed memory to [to, to + hi - lo), which does not overlap it."""
+        ...
+
+    def stream(self, kind: str, seconds: float, watch: Watch = None) -> Moved:
+        """Run ``copy`` or ``triad`` over large arrays of random data for about `seconds`.
+
+        `size` counts bytes read and written; the result of the last repeat is compared. Needs no
+        claimed memory.
+        """
+        ...
+
+    def transfer(self, way: str, seconds: float, seed: int, watch: Watch = None) -> Moved:
+        """Copy random data ``h2d``, ``d2h`` or ``both`` ways for about `seconds`; compare it.
+
+        Host memory is pinned. `size` counts the bytes of all repeats, of both ways for ``both``.
+        """
+        ...
+
+    def load(self, share: float) -> None:
+        """From now on load the GPU with `share` (0 to 1) of its arithmetic, until told otherwise.
+
+        Returns at once; 0 ends the load. Time passes by Device.wait.
         """
         ...
 
@@ -120,10 +208,63 @@ class Device(Protocol):
     telemetry: Telemetry
     plane: DataPlane
 
-    def begin(self, check: str, attempt: int) -> None:
-        """Say that a run of burn `check` begins: a settle gate, and where noise is keyed."""
+    def begin(self, check: str, attempt: int, at: float = 0.0) -> None:
+        """Say that a run of burn `check` begins: a settle gate, and where noise is keyed.
+
+        `at` is when it was planned to begin, in seconds after the run's start; virtual time that
+        has not come so far is let pass.
+        """
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Let `seconds` of the device's time pass under the load that `plane.load` set.
+
+        Raises Lost when the GPU is lost, or gets lost on the way.
+        """
         ...
 
     def end(self) -> None:
         """Say that the run is over: the GPU is idle and clean again."""
+        ...
+
+
+class Fabric(Protocol):
+    """What joins the GPUs: copies from one to another, and collectives over all."""
+
+    def exchange(
+        self, pairs: Sequence[tuple[str, str]], size: int, seed: int
+    ) -> Mapping[tuple[str, str], Moved | DeviceError]:
+        """Copy `size` bytes of random data from the first to the second of each pair, all at once.
+
+        Subjects are GPUs. Data is compared at its goal. A pair that could not is a DeviceError,
+        and the others go on; a pair of which a GPU is lost is a Lost that names the GPU.
+        """
+        ...
+
+    def all_reduce(self, gpus: Sequence[str], size: int, seed: int) -> Reduced:
+        """Sum `size` bytes of each GPU over all of them and compare; raises a DeviceError."""
+        ...
+
+
+class Host(Protocol):
+    """What stands around the GPUs: NICs, host memory, PCIe errors, power shelves, cooling."""
+
+    def read(self, metric: str, subject: str) -> Value:
+        """Return one reading of a host, NIC, shelf, or cooling, in the metric's unit.
+
+        The counters of metrics that are deltas (flaps, errors) are cumulative here. Raises
+        Unsupported, NotPermitted, NotPresent, TimedOut or DeviceError.
+        """
+        ...
+
+    def begin(self, check: str, attempt: int, at: float = 0.0) -> None:
+        """Say that a run of burn `check` begins; as Device.begin."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, so that what flaps can be seen to."""
+        ...
+
+    def end(self) -> None:
+        """Say that the run is over."""
         ...

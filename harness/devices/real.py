@@ -7,6 +7,7 @@ else computes is refused: a burn would slow that work down and be slowed down by
 
 import importlib
 import os
+import time
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -14,20 +15,25 @@ from typing import Any
 import pynvml
 
 from rackproof.harness.clock import Clock, MachineClock
+from rackproof.harness.devices.absent import NoFabric, NoHost
 from rackproof.harness.devices.bench import LOCAL
 from rackproof.harness.devices.nvml import Driver, Handle, Identity, NvmlTelemetry, translated
 from rackproof.harness.devices.protocol import (
     DataPlane,
     Device,
+    Fabric,
+    Host,
+    Moved,
     Pattern,
     Product,
     Telemetry,
     Verified,
+    Watch,
 )
 from rackproof.harness.errors import DeviceError, NotPresent
 from rackproof.harness.model import Gpu, Tray
 from rackproof.harness.skus import Sku, skus
-from rackproof.harness.spec import Power, RackSpec
+from rackproof.harness.spec import AIR, Power, RackSpec
 
 NO_CUPY = "CuPy is not installed: pip install rackproof[gpu-cuda13]"
 UNKNOWN_SKU = "unknown"
@@ -49,6 +55,14 @@ class RealBacking:
         """Return the device in a slot."""
         return RealDevice(gpu, identity, telemetry, shared=self._shared)
 
+    def fabric(self) -> Fabric:
+        """Return what joins the GPUs."""
+        return NoFabric("copies between GPUs are not there yet")
+
+    def host(self) -> Host:
+        """Return what stands around them."""
+        return NoHost("nothing reads this host yet")
+
     def close(self) -> None:
         """Do nothing: the devices' planes hold nothing between runs."""
 
@@ -69,9 +83,13 @@ class RealDevice:
         self.telemetry = telemetry
         self.plane = LazyPlane(telemetry, identity.pci, shared=shared)
 
-    def begin(self, check: str, attempt: int) -> None:
+    def begin(self, check: str, attempt: int, at: float = 0.0) -> None:
         """Do nothing yet: silicon settles while the next burn prepares its data."""
-        del check, attempt
+        del check, attempt, at
+
+    def wait(self, seconds: float) -> None:
+        """Let the machine's time pass."""
+        time.sleep(seconds)
 
     def end(self) -> None:
         """Give the memory back."""
@@ -133,9 +151,28 @@ class LazyPlane:
         """The matrix order that loads the GPU."""
         return self._plane.order(precision)
 
-    def multiply(self, a: Any, b: Any, precision: str, seconds: float) -> Product:
+    def multiply(
+        self, a: Any, b: Any, precision: str, seconds: float, watch: Watch = None
+    ) -> Product:
         """Multiply back to back."""
-        return self._plane.multiply(a, b, precision, seconds)
+        return self._plane.multiply(a, b, precision, seconds, watch)
+
+    def copy(self, to: int, lo: int, hi: int) -> None:
+        """Copy within the claimed memory."""
+        self._plane.copy(to, lo, hi)
+
+    def stream(self, kind: str, seconds: float, watch: Watch = None) -> Moved:
+        """Stream through memory."""
+        return self._plane.stream(kind, seconds, watch)
+
+    def transfer(self, way: str, seconds: float, seed: int, watch: Watch = None) -> Moved:
+        """Copy from and to the host."""
+        return self._plane.transfer(way, seconds, seed, watch)
+
+    def load(self, share: float) -> None:
+        """Load the GPU; 0 where there was no work needs no CUDA."""
+        if share > 0 or self._made is not None:
+            self._plane.load(share)
 
 
 def processes(handle: Handle, subject: str) -> list[int]:
@@ -180,6 +217,8 @@ def local_spec(driver: Driver, expect: RackSpec | None) -> RackSpec:
             trays=(first,),
             domain=min(expect.domain, len(first.gpus)),
             spares=0,
+            power=Power(),  # shelves and cooling are the rack's, and no machine sees them
+            cooling=AIR,
             emulation=MappingProxyType({}),
         )
     handles = [handle for handle in driver.handles() if handle is not None]
@@ -204,7 +243,7 @@ def _as_it_is(part: Sku, links: int | None, gpus: int) -> RackSpec:
         domain=gpus,
         sku=part,
         power=Power(),
-        cooling="air",
+        cooling=AIR,
         spares=0,
         file=LOCAL,
         digest="",

@@ -9,10 +9,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rackproof.diagnostics.evidence import Head, gpu_of, sort_of
+from rackproof.diagnostics.evidence import Head, gpu_of
 from rackproof.diagnostics.judge import Judgement
 from rackproof.diagnostics.verdict import Verdict, roll_up
 from rackproof.harness.errors import SpecError
+from rackproof.harness.model import sort_of
 from rackproof.harness.spec import load, shipped
 from rackproof.reports.words import waived
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from rackproof.diagnostics.checks import Check
 from rackproof.diagnostics.diagnosis import Diagnosis
-from rackproof.diagnostics.evidence import Record, gpu_of, sort_of
+from rackproof.diagnostics.evidence import Record, gpu_of
 from rackproof.diagnostics.judge import Judgement
 from rackproof.diagnostics.limits import Limit
 from rackproof.diagnostics.verdict import Verdict
 from rackproof.harness.metrics import metrics
-from rackproof.harness.model import Event, Measurement, Value
+from rackproof.harness.model import Event, Measurement, Value, sort_of
 from rackproof.reports.words import ACTIONS, COMPONENTS, PERSISTENCES, bounds, shown, visible
 
 MOST_EVENTS = 50  # of one part; the record holds them all

@@ -5,6 +5,7 @@ Out: what the driver's row says from then on. All GPUs of a rack work at the sam
 field and one after the other here, so each has a clock of its own.
 """
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -101,6 +102,7 @@ class EmulatedGpu:
         self.die = physics.Die(_part(spec, row))
         self.rates = _rates(spec, birth.spread)
         self.slow = 1.0
+        self.load = 0.0
         self.errs: Erring | None = None
         self.effects: list[Effect] = []
         self.post: Post | None = None
@@ -188,8 +190,14 @@ class EmulatedGpu:
             msg = f"{self.gpu.subject} is lost"
             raise Lost(msg)
 
-    def begin(self, check: str, attempt: int) -> None:
-        """Begin a run: name its noise, let the faults decide, and wait until the die is cool."""
+    def begin(self, check: str, attempt: int, at: float = 0.0) -> None:
+        """Begin a run: name its noise, let the faults decide, and wait until the die is cool.
+
+        Where it is earlier than `at` on the GPU's clock, it idles until then.
+        """
+        self.load = 0.0
+        with contextlib.suppress(Lost):  # the first thing that the run asks for says so
+            self.advance(max(0.0, at - self.clock.now()))
         self.noise.begin(check, attempt)
         for effect in self.effects:
             effect.begin(check, attempt)
@@ -197,6 +205,7 @@ class EmulatedGpu:
 
     def end(self) -> None:
         """End the run: the load is gone."""
+        self.load = 0.0
         for effect in self.effects:
             effect.end()
         if not self.row["flags"] & _LOST:

@@ -11,11 +11,13 @@ import numpy as np
 
 from rackproof.harness.devices.emulated import compute
 from rackproof.harness.devices.emulated.gpu import EmulatedGpu
-from rackproof.harness.devices.protocol import Pattern, Product, Verified
+from rackproof.harness.devices.protocol import Moved, Pattern, Product, Verified, Watch
 from rackproof.harness.errors import DeviceError, Unsupported
 
 ORDER = 256
 """Order of the matrices that are really multiplied; the time is that of a large product."""
+WATCHES = 2
+"""How often work lets itself be watched."""
 COPY_UTILISATION = 0.54
 """Share of the dynamic power that memory traffic takes: 628 W of 190 to 1000 W, on B200 [s]."""
 
@@ -70,14 +72,16 @@ class EmulatedPlane:
         self._rate(precision)
         return ORDER
 
-    def multiply(self, a: Any, b: Any, precision: str, seconds: float) -> Product:
+    def multiply(
+        self, a: Any, b: Any, precision: str, seconds: float, watch: Watch = None
+    ) -> Product:
         """Multiply once, for real, and let `seconds` of back-to-back products pass.
 
         Raises Lost where the GPU gets lost on the way; there is no product then.
         """
         gpu = self._gpu
         rate = self._rate(precision) * gpu.noise.factor("multiply")
-        speed = gpu.advance(seconds, 1.0)
+        speed = self._under(1.0, seconds, watch)
         errs = gpu.errs
         if errs is None:
             outcome = compute.multiply(a, b, precision)
@@ -86,6 +90,36 @@ class EmulatedPlane:
             outcome = compute.multiply(a, b, precision, errs.fault_of_output, key)
             errs.count(outcome.applied)
         return Product(outcome.c, seconds, rate * speed * seconds, outcome.repeats_differ)
+
+    def copy(self, to: int, lo: int, hi: int) -> None:
+        """Copy within the claimed memory."""
+        msg = "block copies are not emulated yet"
+        raise Unsupported(msg)
+
+    def stream(self, kind: str, seconds: float, watch: Watch = None) -> Moved:
+        """Stream through memory."""
+        msg = "streams are not emulated yet"
+        raise Unsupported(msg)
+
+    def transfer(self, way: str, seconds: float, seed: int, watch: Watch = None) -> Moved:
+        """Copy from and to the host."""
+        msg = "transfers are not emulated yet"
+        raise Unsupported(msg)
+
+    def load(self, share: float) -> None:
+        """Set the load under which time passes."""
+        self._gpu.check()
+        self._gpu.load = share
+
+    def _under(self, utilisation: float, seconds: float, watch: Watch) -> float:
+        """Let time pass under a load; return the mean speed. `watch` is called WATCHES times."""
+        if watch is None:
+            return self._gpu.advance(seconds, utilisation)
+        part, done = seconds / WATCHES, 0.0
+        for _ in range(WATCHES):
+            done += self._gpu.advance(part, utilisation)
+            watch()
+        return done / WATCHES
 
     def _rate(self, precision: str) -> float:
         rate = self._gpu.rates.arithmetic.get(precision)

@@ -1,9 +1,9 @@
 """The faults that can be planted into an emulated GPU: a class for each kind, a few lines each.
 
 In: a Fault (faults.py) and the GPU that it is on. Out: a changed row, memory, die or product, and
-a count of how often that was felt. Adding a kind is a class here (those of single HBM words are in
-planted_memory.py), an entry in KINDS, and ``available = true`` in faults.toml. When a fault acts
-is the business of strikes.py.
+a count of how often that was felt. Adding a kind is a class here or in a file of its family
+(planted_memory.py, ...), an entry in that file's KINDS, and ``available = true`` in faults.toml.
+When a fault acts is the business of strikes.py.
 """
 
 import math
@@ -14,7 +14,6 @@ from rackproof.harness.devices.emulated import draw
 from rackproof.harness.devices.emulated.compute import LANES, OutputFault
 from rackproof.harness.devices.emulated.driver_state import CORRECTED, Flag, Sensor, sensor_of
 from rackproof.harness.devices.emulated.gpu import EmulatedGpu
-from rackproof.harness.devices.emulated.planted_memory import BitFlip, StuckBits, Uncorrectable
 from rackproof.harness.devices.emulated.rows import Constants, fill_links, part_fields
 from rackproof.harness.devices.emulated.strikes import TICK_S, Kind, Plan, Strike
 from rackproof.harness.errors import SpecError
@@ -355,9 +354,6 @@ class SensorMissing(RowFault):
 
 
 KINDS: Mapping[str, Kind] = {
-    "hbm-stuck-bit": StuckBits,
-    "hbm-bit-flip": BitFlip,
-    "hbm-uncorrectable": Uncorrectable,
     "row-remap-pending": RowRemapPending,
     "row-remap-failure": RowRemapFailure,
     "ecc-storm": EccStorm,

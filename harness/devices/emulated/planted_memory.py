@@ -4,9 +4,11 @@ In: a Fault of the HBM and the GPU that it is on. Out: faults in the memory's ce
 seed draws words, bits and what they are stuck at.
 """
 
+from collections.abc import Mapping
+
 from rackproof.harness.devices.emulated import cells, draw
 from rackproof.harness.devices.emulated.gpu import EmulatedGpu
-from rackproof.harness.devices.emulated.strikes import Plan, Strike
+from rackproof.harness.devices.emulated.strikes import Kind, Plan, Strike
 from rackproof.harness.faults import Fault
 
 WORD_BITS = 64
@@ -101,3 +103,10 @@ class BitFlip(MemoryFault):
         if any(planted.fired for planted in self._live):
             self.off()
             self.on()
+
+
+KINDS: Mapping[str, Kind] = {
+    "hbm-stuck-bit": StuckBits,
+    "hbm-bit-flip": BitFlip,
+    "hbm-uncorrectable": Uncorrectable,
+}

@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from rackproof.harness.clock import Clock
+from rackproof.harness.devices.absent import NoFabric, NoHost
 from rackproof.harness.devices.emulated import rows
 from rackproof.harness.devices.emulated.driver import EmulatedDriver
 from rackproof.harness.devices.emulated.driver_state import LINKS
 from rackproof.harness.devices.emulated.gpu import EmulatedGpu
 from rackproof.harness.devices.emulated.identity import birth
+from rackproof.harness.devices.emulated.kinds import KINDS
 from rackproof.harness.devices.emulated.plane import EmulatedPlane
-from rackproof.harness.devices.emulated.planted import KINDS
 from rackproof.harness.devices.emulated.strikes import Plan, Strike
-from rackproof.harness.devices.protocol import DataPlane, Telemetry
+from rackproof.harness.devices.protocol import DataPlane, Fabric, Host, Telemetry
 from rackproof.harness.errors import SpecError
 from rackproof.harness.faults import Fault
-from rackproof.harness.model import Event, Gpu, Value
+from rackproof.harness.model import Event, Gpu, Value, sort_of
 from rackproof.harness.spec import RackSpec
+from rackproof.harness.topology import links_of
 
 
 class EmulatedRack:
@@ -63,6 +65,14 @@ class EmulatedRack:
         """Return the device in a slot, whose readings come through `telemetry`."""
         return EmulatedDevice(self.gpus[subject], telemetry)
 
+    def fabric(self) -> Fabric:
+        """Return what joins the GPUs."""
+        return NoFabric("the emulated fabric is not there yet")
+
+    def host(self) -> Host:
+        """Return what stands around them."""
+        return NoHost("nothing stands around the emulated GPUs yet")
+
     def plant(
         self, faults: Iterable[Fault], horizon_s: float, fired: Mapping[int, int] | None = None
     ) -> "PlantedFaults":
@@ -91,9 +101,13 @@ class EmulatedDevice:
         self.telemetry = Overheard(telemetry, emulated)
         self.plane = EmulatedPlane(emulated)
 
-    def begin(self, check: str, attempt: int) -> None:
+    def begin(self, check: str, attempt: int, at: float = 0.0) -> None:
         """Begin a run: faults decide whether they strike, and the die settles (at most 60 s)."""
-        self._emulated.begin(check, attempt)
+        self._emulated.begin(check, attempt, at)
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass under the load that is set."""
+        self._emulated.advance(seconds, self._emulated.load)
 
     def end(self) -> None:
         """End it: no load, no claimed memory."""
@@ -170,8 +184,18 @@ class PlantedFaults:
 
 
 def _struck(rack: EmulatedRack, fault: Fault) -> list[EmulatedGpu]:
-    """Return the GPUs that a fault acts on: its own, its link's, or all of its host."""
-    place, _, last = fault.subject.rpartition("/")
-    if last == "host":
-        return [gpu for subject, gpu in rack.gpus.items() if subject.startswith(f"{place}/")]
-    return [rack.gpus[place if last.startswith("link") else fault.subject]]
+    """Return the GPUs that a fault acts on.
+
+    Its own, its link's, all of its host, all with a link to its switch, or all in its rack.
+    """
+    place = fault.subject.rpartition("/")[0]
+    match sort_of(fault.subject):
+        case "host" | "cooling":
+            return [gpu for subject, gpu in rack.gpus.items() if subject.startswith(f"{place}/")]
+        case "switch":
+            links = {link.rpartition("/")[0] for link in links_of(rack.spec, fault.subject)}
+            return [gpu for subject, gpu in rack.gpus.items() if subject in links]
+        case "link":
+            return [rack.gpus[place]]
+        case _:
+            return [rack.gpus[fault.subject]]

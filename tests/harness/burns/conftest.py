@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rackproof.harness.burns import BURNS, Settings, execute, execute_host
+from rackproof.harness.burns import BURNS, Settings, execute
 from rackproof.harness.clock import VirtualClock
-from rackproof.harness.devices.protocol import Pattern, Product, Verified
+from rackproof.harness.devices.absent import NoHost
+from rackproof.harness.devices.protocol import Pattern, Product, Verified, Watch
 from rackproof.harness.errors import Unsupported
 from rackproof.harness.model import Event, Gpu, Measurement, Missing, Seen, Value
 
@@ -101,7 +102,9 @@ class PaperPlane:
     def order(self, precision: str) -> int:
         return 96
 
-    def multiply(self, a: Any, b: Any, precision: str, seconds: float) -> Product:
+    def multiply(
+        self, a: Any, b: Any, precision: str, seconds: float, watch: Watch = None
+    ) -> Product:
         number = len(self.log)
         self._step(f"multiply {precision}")
         c = self.spoil(number, (np.float32(a) @ np.float32(b)).astype(np.float32))
@@ -128,7 +131,7 @@ class PaperDevice:
         self.on_begin: Exception | None = None
         self.on_end: Exception | None = None
 
-    def begin(self, check: str, attempt: int) -> None:
+    def begin(self, check: str, attempt: int, at: float = 0.0) -> None:
         self.begun.append((check, attempt))
         if self.on_begin is not None:
             raise self.on_begin
@@ -155,6 +158,11 @@ class PaperBench:
         names = [f"rack0/tray00/gpu{n}" for n in range(self.gpus)]
         self.devices = {name: PaperDevice(name) for name in names}
 
+        self.around = NoHost("there is no host of paper")
+
+    def parts(self, item: str, sort: str) -> list[str]:
+        return [item] if sort == "host" else []
+
     @property
     def device(self) -> PaperDevice:
         return self.devices[GPU]
@@ -170,7 +178,7 @@ class PaperBench:
 
     def burn_host(self, what: Any, host: str = "rack0/tray00/host") -> "Outcome":
         burn = BURNS[what] if isinstance(what, str) else what
-        return Outcome(execute_host(burn, self, host, Settings("quick", 3, 1)))  # type: ignore[arg-type]
+        return Outcome(execute(burn, self, host, Settings("quick", 3, 1)))  # type: ignore[arg-type]
 
 
 @dataclass
