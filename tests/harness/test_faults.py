@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.diagnostics.diagnosis import ACTIONS, COMPONENTS, PERSISTENCES
-from rackproof.harness.devices.emulated.planted import KINDS
+from rackproof.harness.devices.emulated.kinds import KINDS
 from rackproof.harness.errors import SpecError
 from rackproof.harness.faults import Fault, kinds, lacking, parse, parse_all, subjects
 from rackproof.harness.spec import build, load

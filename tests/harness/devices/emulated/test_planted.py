@@ -2,7 +2,7 @@
 
 import pytest
 
-from rackproof.harness.devices.emulated.planted import KINDS
+from rackproof.harness.devices.emulated.kinds import KINDS
 from rackproof.harness.errors import DeviceError, Lost, NotPresent
 
 GPU, OTHER = "rack0/tray01/gpu2", "rack0/tray00/gpu0"
