@@ -1,8 +1,9 @@
 """Was a matrix product right? Freivalds' check, independent of what computed the product.
 
 In: operands and the C that a device returned. Out: the largest residual as a ratio of what healthy
-rounding can make, the rows beyond it, NaN and Inf counted, and the element at fault. Works on
-NumPy and CuPy arrays alike: the array module is passed in as `xp`.
+rounding can make, the rows beyond it, NaN and Inf counted, and the elements at fault: the same
+check by columns crosses the wrong rows, and each crossing is computed again. Works on NumPy and
+CuPy arrays alike: the array module is passed in as `xp`.
 
 The check (R. Freivalds, Probabilistic machines can use less running time, IFIP 1977): draw x of
 +-1, compare C x with A (B x) in float64, in O(n^2). Here x comes in 16 pieces: X has a column for
@@ -56,6 +57,8 @@ SCALES = 0x5CA1
 # 3 that an element adds, within the normal numbers of the narrowest.
 SPREADS = {"fp16": (3, 5), "fp8": (1, 2)}
 WIDE = (16, 16)
+CROSSINGS = 8  # rows, and columns, that are looked into for the element
+Shape = tuple[int, int, int]
 DIPS = 2  # bits of an element's own exponent, downwards
 
 
@@ -97,8 +100,10 @@ class WrongElement:
     expected: float
 
 
-def operands(xp: Any, n: int, key: int, name: str = "fp32") -> Operands:
-    """Return fresh random A and B of order n for the precision `name`, the same for the same key.
+def operands(xp: Any, shape: int | Shape, key: int, name: str = "fp32") -> Operands:
+    """Return fresh random A (m, n), B (n, p) for the precision `name`, the same for one key.
+
+    `shape` is (m, n, p), or one order for all three.
 
     Signs are random, magnitudes spread over three bits, and exponents widely by row of A and, in
     opposite senses, by column of A and row of B: the inputs span the format (2**+-35 in fp32),
@@ -107,13 +112,14 @@ def operands(xp: Any, n: int, key: int, name: str = "fp32") -> Operands:
     both are the same bits on every plane.
     """
     form = precision(name)
+    m, n, p = (shape, shape, shape) if isinstance(shape, int) else shape
     wide_rows, wide_inner = SPREADS.get(name, WIDE)
     draw = np.random.Generator(np.random.Philox(key=[key & ALL, SCALES]))
-    rows = xp.asarray(draw.integers(-wide_rows, wide_rows, n, endpoint=True, dtype=np.int32))
+    rows = xp.asarray(draw.integers(-wide_rows, wide_rows, m, endpoint=True, dtype=np.int32))
     inner = xp.asarray(draw.integers(-wide_inner, wide_inner, n, endpoint=True, dtype=np.int32))
-    bits = _bits(xp, n * n, key)
-    low = (bits & xp.uint64(0xFFFFFFFF)).astype(xp.uint32).reshape(n, n)
-    high = (bits >> xp.uint64(32)).astype(xp.uint32).reshape(n, n)
+    bits = _bits(xp, n * max(m, p), key)
+    low = (bits[: m * n] & xp.uint64(0xFFFFFFFF)).astype(xp.uint32).reshape(m, n)
+    high = (bits[: n * p] >> xp.uint64(32)).astype(xp.uint32).reshape(n, p)
     a = _floats(xp, low, rows[:, None] + inner[None, :], form.significand)
     b = _floats(xp, high, -inner[:, None], form.significand)
     return Operands(a, b, name)
@@ -124,14 +130,21 @@ def freivalds(xp: Any, given: Operands, c: Any, key: int) -> Residual:
 
     A key that the operands' own draw used is fine: x comes from a stream of its own.
     """
-    a, b = given.a, given.b
-    if c.shape != (a.shape[0], b.shape[1]):
-        msg = f"the product of {a.shape} and {b.shape} has no shape {c.shape}"
+    if c.shape != (given.a.shape[0], given.b.shape[1]):
+        msg = f"the product of {given.a.shape} and {given.b.shape} has no shape {c.shape}"
         raise ValueError(msg)
+    ratios, nonfinite = _residuals(xp, given, c, key)
+    row = int(xp.argmax(ratios))
+    return Residual(float(ratios[row]), row, int((ratios > 1).sum()), nonfinite)
+
+
+def _residuals(xp: Any, given: Operands, c: Any, key: int) -> tuple[Any, int]:
+    """Return each row's largest |residual| / bound, (m,), and how many elements are not finite."""
+    a, b = given.a, given.b
     draw = np.random.Generator(np.random.Philox(key=[key & ALL, SIGNS]))
     x = _grouped(xp, draw.integers(0, 2, b.shape[1]) * 2.0 - 1.0)
     bx, norms = _summed(xp, b, x)
-    worst, row, wrong, nonfinite = 0.0, 0, 0, 0
+    found, nonfinite = [], 0
     for top in range(0, len(a), BLOCK_ROWS):
         part = a[top : top + BLOCK_ROWS].astype(xp.float64)
         got = c[top : top + BLOCK_ROWS]
@@ -142,12 +155,8 @@ def freivalds(xp: Any, given: Operands, c: Any, key: int) -> Residual:
         limit = _limit(xp, part, norms, given.precision)
         # Zeros have the bound 0, and only 0 is right there.
         ratio = off / xp.where(limit > 0, limit, 1.0)
-        ratio = xp.where((limit == 0) & (off > 0), np.inf, ratio).max(axis=1)
-        wrong += int((ratio > 1).sum())
-        at = int(xp.argmax(ratio))
-        if float(ratio[at]) > worst:
-            worst, row = float(ratio[at]), top + at
-    return Residual(worst, row, wrong, nonfinite)
+        found.append(xp.where((limit == 0) & (off > 0), np.inf, ratio).max(axis=1))
+    return xp.concatenate(found), nonfinite
 
 
 def detectable(xp: Any, given: Operands, c: Any) -> float:
@@ -163,21 +172,57 @@ def detectable(xp: Any, given: Operands, c: Any) -> float:
     return float(xp.median((1 + HEALTHY) * limit / typical))
 
 
-def locate(xp: Any, given: Operands, c: Any, row: int) -> Sequence[WrongElement]:
-    """Return the wrong elements of one row of C, the worst first, by computing that row again.
+def locate(xp: Any, given: Operands, c: Any, key: int) -> Sequence[WrongElement]:
+    """Return the wrong elements of C, the worst first, at most CROSSINGS^2 of them.
 
-    An element is wrong beyond 6 sqrt(n) u sqrt(sum_k A_ik^2 B_kj^2), or when it is not finite.
+    Row checksums name rows and column checksums columns; where they cross, the element is computed
+    again in float64 and is wrong beyond 6 sqrt(n) u sqrt(sum_k A_ik^2 B_kj^2), or when it is not
+    finite. Rows are scaled by powers of two for the columns' check, so that no row hides another.
     """
-    b = given.b.astype(xp.float64)
-    line = given.a[row].astype(xp.float64)
-    expected = line @ b
-    scale = SIGMAS * float(np.sqrt(len(line))) * precision(given.precision).unit
-    limit = scale * xp.sqrt((line * line) @ (b * b))
-    off = xp.abs(c[row].astype(xp.float64) - expected)
-    off = xp.where(xp.isfinite(off), off, np.inf)
-    columns = [int(j) for j in xp.flatnonzero(off > limit)]
-    columns.sort(key=lambda j: -float(off[j]))
-    return [WrongElement(row, j, float(c[row, j]), float(expected[j])) for j in columns]
+    strange = ~xp.isfinite(c)
+    rows = _worst(xp, _residuals(xp, given, c, key)[0], strange.any(axis=1))
+    largest = xp.abs(given.a).max(axis=1)
+    scale = xp.ldexp(xp.ones(len(given.a), xp.float32), -xp.frexp(largest)[1])[:, None]
+    turned = Operands(given.b.T, (given.a * scale).T, given.precision)
+    columns = _worst(xp, _residuals(xp, turned, (c * scale).T, key)[0], strange.any(axis=0))
+    found = [e for i in rows for e in [_element(xp, given, c, (i, j)) for j in columns] if e]
+    return [element for _, element in sorted(found, key=lambda pair: -pair[0])]
+
+
+def _worst(xp: Any, ratios: Any, strange: Any) -> list[int]:
+    """Return the indices of what is wrong, the worst first, at most CROSSINGS."""
+    ratios = xp.where(strange, np.inf, ratios)
+    order = [int(i) for i in xp.argsort(-ratios)[:CROSSINGS]]
+    return [i for i in order if float(ratios[i]) > 1]
+
+
+def _element(
+    xp: Any, given: Operands, c: Any, at: tuple[int, int]
+) -> tuple[float, WrongElement] | None:
+    """Return how wrong an element is, over its bound, and the element; None when it is right."""
+    row, column = at
+    products = given.a[row].astype(xp.float64) * given.b[:, column].astype(xp.float64)
+    expected, actual = float(products.sum()), float(c[row, column])
+    unit = precision(given.precision).unit
+    limit = SIGMAS * unit * float(xp.sqrt(len(products) * (products * products).sum()))
+    off = abs(actual - expected) if np.isfinite(actual) else np.inf
+    if off <= limit:
+        return None
+    return off / limit if limit else np.inf, WrongElement(row, column, actual, expected)
+
+
+def digest(xp: Any, c: Any) -> str:
+    """Return 16 hexadecimal digits of C's bits and their places: equal for equal products.
+
+    A sum modulo 2^64 of every 32-bit word times an odd number of its place.
+    """
+    total = 0
+    weights = xp.arange(c.shape[1], dtype=xp.uint64) * xp.uint64(2 * GOLDEN & ALL) + xp.uint64(1)
+    for top in range(0, len(c), BLOCK_ROWS):
+        words = xp.ascontiguousarray(c[top : top + BLOCK_ROWS]).view(xp.uint32).astype(xp.uint64)
+        rows = xp.arange(top, top + len(words), dtype=xp.uint64) * xp.uint64(2) + xp.uint64(1)
+        total += int(((words * weights).sum(axis=1) * rows).sum())
+    return f"{total & ALL:016x}"
 
 
 def _grouped(xp: Any, signs: Any) -> Any:

@@ -68,6 +68,7 @@ class PaperPlane:
         self.at: dict[int, Any] = {}
         self.spoil: Callable[[int, Any], Any] = lambda _n, c: c
         self.repeats_differ = 0
+        self.while_loaded: Callable[[Callable[[], None]], None] = lambda watch: watch()
         self.seconds: float | None = None
         self.xp = np
 
@@ -107,6 +108,8 @@ class PaperPlane:
     ) -> Product:
         number = len(self.log)
         self._step(f"multiply {precision}")
+        if watch is not None:
+            self.while_loaded(watch)
         c = self.spoil(number, (np.float32(a) @ np.float32(b)).astype(np.float32))
         took = seconds if self.seconds is None else self.seconds
         return Product(c, took, 2.0 * 96**3 * 1000, self.repeats_differ)
@@ -172,9 +175,12 @@ class PaperBench:
             return None
         return SimpleNamespace(serial=self.serials[subject], uuid="GPU-1", pci="0000:01:00.0")
 
-    def burn(self, what: Any, attempt: int = 1, seed: int = 3) -> "Outcome":
+    def burn(
+        self, what: Any, attempt: int = 1, seed: int = 3, settings: Settings | None = None
+    ) -> "Outcome":
         burn = BURNS[what] if isinstance(what, str) else what
-        return Outcome(execute(burn, self, GPU, Settings("quick", seed, attempt)))  # type: ignore[arg-type]
+        settings = settings or Settings("quick", seed, attempt)
+        return Outcome(execute(burn, self, GPU, settings))  # type: ignore[arg-type]
 
     def burn_host(self, what: Any, host: str = "rack0/tray00/host") -> "Outcome":
         burn = BURNS[what] if isinstance(what, str) else what

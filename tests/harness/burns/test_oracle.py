@@ -6,7 +6,7 @@ A smaller run of the measurement whose figures stand in the oracle's docstring.
 import numpy as np
 import pytest
 
-from rackproof.harness.burns.oracle import detectable, freivalds, locate, operands
+from rackproof.harness.burns.oracle import detectable, digest, freivalds, locate, operands
 from rackproof.harness.devices.precisions import PRECISIONS, precision, rounded
 
 N = 128
@@ -95,17 +95,58 @@ def test_swapped_elements_and_another_products_c_are_wrong():
 
 def test_locate_names_the_element_and_what_it_should_be():
     given, c = product(1)
+    assert locate(np, given, c, 1) == []
     right = float(c[17, 93])
     c[17, 93] *= np.float32(1.1)
     c[17, 12] = np.nan
-    residual = freivalds(np, given, c, 1)
-    assert residual.row == 17
-    nan, wrong = locate(np, given, c, residual.row)
+    nan, wrong = locate(np, given, c, 1)
     assert (nan.row, nan.column) == (17, 12)
     assert (wrong.row, wrong.column) == (17, 93)
     assert wrong.actual == pytest.approx(1.1 * right)
     assert wrong.expected == pytest.approx(right, rel=1e-3)
-    assert locate(np, given, c, 16) == []
+
+
+@pytest.mark.parametrize("name", ["fp32", "bf16"])
+@pytest.mark.parametrize("shape", [(64, 256, 128), (256, 64, 128), (128, 128, 128)])
+def test_a_single_element_is_located_in_any_row_and_shape(shape, name):
+    """Rows differ by 2^30 in size; the columns' check sees the small ones all the same."""
+    found = 0
+    for key in range(40):
+        given = operands(np, shape, key, name)
+        c = given.a @ given.b
+        row, column = (int(np.random.default_rng(key).integers(n)) for n in c.shape)
+        c[row, column] *= np.float32(-2)
+        places = [(e.row, e.column) for e in locate(np, given, c, key)]
+        assert places in ([], [(row, column)])  # an element that is small in its row can hide
+        found += bool(places)
+    assert found >= 38
+
+
+def test_wrong_elements_beyond_the_crossings_are_cut_and_the_worst_come_first():
+    given, c = product(2)
+    c[:, 7] = np.inf
+    c[3] *= np.float32(1.5)
+    found = locate(np, given, c, 2)
+    assert 0 < len(found) <= 64
+    assert found[0].column == 7
+
+
+def test_equal_products_have_one_digest_and_a_changed_bit_another():
+    given, c = product(3)
+    same = digest(np, given.a @ given.b)
+    assert digest(np, c) == same
+    assert len(same) == 16
+    moved = c.copy()
+    moved[[4, 5]] = moved[[5, 4]]
+    flipped = c.copy()
+    flipped.view(np.uint32)[100, 100] ^= 1
+    assert len({same, digest(np, moved), digest(np, flipped), digest(np, c.T)}) == 4
+
+
+def test_operands_of_a_shape_have_it_and_their_product_raises_no_alarm():
+    given = operands(np, (40, 300, 70), 9)
+    assert (given.a.shape, given.b.shape) == ((40, 300), (300, 70))
+    assert not freivalds(np, given, given.a @ given.b, 9).wrong
 
 
 def test_what_is_called_detectable_is_detected():
