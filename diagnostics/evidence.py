@@ -36,7 +36,8 @@ class Head:
     platform's spec says do not exist there; `domain` is how many GPUs one NVLink domain has;
     `switches` is how many NVSwitches each rack has (None: not said). `around` maps the sorts of
     what stands around the GPUs (nic, power, shelf, cooling) to the planned subjects; `skipped` maps
-    burns that this rack cannot have to the reason.
+    burns that this rack cannot have to the reason; `metrics` are those that do not come with
+    rackproof, each as a plain table.
     """
 
     rack: str
@@ -56,6 +57,7 @@ class Head:
     switches: int | None = None
     around: Mapping[str, Sequence[str]] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
+    metrics: Sequence[Mapping[str, Any]] = ()
 
     def subjects(self, sort: str) -> list[str]:
         """Return the planned subjects of a sort of SORTS."""

@@ -1,10 +1,23 @@
-"""metrics.toml as objects: every metric once, with its unit and which way is better."""
+"""metrics.toml as objects: every metric once, with its unit and which way is better.
+
+A team's own metrics stand beside the shipped ones once they are declared (fixtures/own.py); a
+record carries them, so that reading it declares them too.
+"""
 
 import functools
+import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import resources
 from typing import Any
+
+from rackproof.harness.errors import SpecError, nearest
+from rackproof.harness.units import UNITS
+
+BETTER = ("high", "low", "equal")
+SUBJECTS = ("gpu", "link", "host", "nic", "shelf", "power", "cooling", "fabric")
+MAX_NAME = 100  # characters
+_NAME = re.compile(r"[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +53,59 @@ def _walk(table: dict[str, Any], path: tuple[str, ...]) -> list[Metric]:
 
 
 @functools.cache
-def metrics() -> dict[str, Metric]:
-    """Return all metrics by name, in the file's order."""
+def _shipped() -> dict[str, Metric]:
     text = resources.files("rackproof.harness").joinpath("metrics.toml").read_text("utf-8")
     return {m.name: m for m in _walk(tomllib.loads(text), ())}
+
+
+_known: dict[str, Metric] = {}
+
+
+def metrics() -> dict[str, Metric]:
+    """Return all metrics by name: the shipped ones in the file's order, then what was declared."""
+    if not _known:
+        _known.update(_shipped())
+    return _known
+
+
+def declared() -> dict[str, Metric]:
+    """Return the metrics that do not come with rackproof."""
+    return {name: metric for name, metric in metrics().items() if name not in _shipped()}
+
+
+def declare(metric: Metric) -> None:
+    """Add a metric; the same again is fine.
+
+    Raises SpecError for a name that is taken or lies in a family of ours, and for a word that
+    metrics.toml would not have.
+    """
+    if not _NAME.fullmatch(metric.name) or len(metric.name) > MAX_NAME:
+        msg = f"metric {metric.name[:60]!r}: a name is like acme.fan.speed, in lower case"
+        raise SpecError(msg)
+    families = {name.partition(".")[0] for name in _shipped()}
+    known = metrics().get(metric.name)
+    if metric.name.partition(".")[0] in families or known not in (None, metric):
+        msg = f"metric {metric.name!r}: is taken; begin its name with a word of your own"
+        raise SpecError(msg)
+    for value, words, what in (
+        (metric.unit, UNITS, "unit"),
+        (metric.subject, SUBJECTS, "subject"),
+        (metric.better, BETTER, "better"),
+    ):
+        if value not in words:
+            msg = f"metric {metric.name}: unknown {what} {value!r}{nearest(value, words)}"
+            raise SpecError(msg)
+    metrics()[metric.name] = metric
+
+
+def from_table(table: dict[str, Any]) -> Metric:
+    """Return the metric of a plain table; a SpecError where it is none. The table is untrusted."""
+    for field in fields(Metric):
+        wanted = bool if field.type in (bool, "bool") else str
+        if not isinstance(table.get(field.name), wanted):
+            msg = f"a metric's {field.name} is missing, or no {wanted.__name__}"
+            raise SpecError(msg)
+    if table.keys() - {field.name for field in fields(Metric)}:
+        msg = f"metric {table['name'][:60]!r} has keys that no metric has"
+        raise SpecError(msg)
+    return Metric(**table)

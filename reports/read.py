@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from rackproof.diagnostics.evidence import SCHEMA, SORTS, Head, Planned, Record, Settled
-from rackproof.harness.errors import RecordError
-from rackproof.harness.metrics import metrics
+from rackproof.harness.errors import RecordError, SpecError
+from rackproof.harness.metrics import declare, from_table, metrics
 from rackproof.harness.model import Event, Measurement, Missing, Seen, Value, Why
 from rackproof.reports import fields
 
@@ -141,6 +141,9 @@ def _head(body: dict[str, Any]) -> Head:
         msg = f"its schema is {body.get('schema')!r}, this version reads {SCHEMA}"
         raise RecordError(msg)
     date.fromisoformat(fields.text(body, "today"))
+    own = fields.rows(body.get("metrics", []), "metrics")
+    for table in own:
+        declare(from_table(table))
     head = Head(
         rack=fields.text(body, "rack"),
         source=fields.text(body, "source"),
@@ -159,6 +162,7 @@ def _head(body: dict[str, Any]) -> Head:
         switches=_count(body, "switches", LINKS),
         around=_around(body),
         skipped=fields.words(body.get("skipped", {}), "skipped"),
+        metrics=own,
     )
     _bound(head)
     return head
@@ -299,7 +303,7 @@ def read_run(run: Path) -> Record:
                 raise RecordError(msg) from error
             except KeyError as error:
                 problems.add(f"line {number}: bad {body['kind'][:20]!r} line (no {error})")
-            except (TypeError, ValueError, ArithmeticError, RecursionError) as error:
+            except (TypeError, ValueError, ArithmeticError, RecursionError, SpecError) as error:
                 problems.add(f"line {number}: bad {body['kind'][:20]!r} line ({error})")
         found += problems.told()
     if reading.head is None:
