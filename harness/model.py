@@ -72,13 +72,17 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Tray:
-    """A compute tray (an HGX node is one): its GPUs, and how many CPUs and NICs it has."""
+    """A compute tray (an HGX node is one): its GPUs, and how many CPUs and NICs it has.
+
+    `nic_rate` is the rate of each NIC in Gb/s, where the rack's file says it.
+    """
 
     rack: int
     number: int
     gpus: tuple[Gpu, ...]
     cpus: int | None
     nics: int | None
+    nic_rate: float | None = None
 
     @property
     def host(self) -> str:

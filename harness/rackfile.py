@@ -72,6 +72,7 @@ TABLES: Mapping[str, Mapping[str, Key]] = {
         "gpus": Key("int", 1, 16, required=True),
         "cpus": Key("int", 0, 64),
         "nics": Key("int", 0, 64),
+        "nic_rate": Key("number", 0.001, 1e5),
         "rack": Key("int", 0, MAX_RACKS - 1),
     },
     "gpu": {"sku": Key("text", required=True)},

@@ -248,7 +248,8 @@ def _trays(tables: list[dict[str, Any]], key: str) -> tuple[Tray, ...]:
                 Gpu(f"{place}/gpu{index}", rack, number, index, key)
                 for index in range(table["gpus"])
             )
-            trays[rack].append(Tray(rack, number, gpus, table.get("cpus"), table.get("nics")))
+            nics, rate = table.get("nics"), table.get("nic_rate")
+            trays[rack].append(Tray(rack, number, gpus, table.get("cpus"), nics, rate))
     return tuple(tray for rack in trays.values() for tray in rack)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.diagnostics.diagnosis import ACTIONS, COMPONENTS, PERSISTENCES
-from rackproof.harness.devices.emulated.kinds import KINDS
+from rackproof.harness.devices.emulated.kinds import KINDS, SITES
 from rackproof.harness.errors import SpecError
 from rackproof.harness.faults import Fault, kinds, lacking, parse, parse_all, subjects
 from rackproof.harness.spec import build, load
@@ -36,7 +36,7 @@ def test_every_kind_of_the_contract_is_a_row():
 
 
 def test_a_row_is_available_where_there_is_a_class_for_it():
-    assert {name for name, kind in kinds().items() if kind.available} == set(KINDS)
+    assert {name for name, kind in kinds().items() if kind.available} == {*KINDS, *SITES}
 
 
 def test_rows_speak_the_contracts_words():
@@ -116,7 +116,7 @@ def test_parameters_are_completed_with_the_defaults(text, parameters):
         ("wrong-sku@?:sku=gb20", "did you mean gb200?"),
         ("sensor-missing@?:metric=temprature", "did you mean temperature?"),
         ("sensor-missing@?:metric=memory.miscompares", "is none of"),
-        ("nic-flap@?", "not be planted in this version"),
+        ("power-cap-ignored@?", "not be planted in this version"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(text, said):

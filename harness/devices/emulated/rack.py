@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from rackproof.harness.clock import Clock
-from rackproof.harness.devices.absent import NoFabric, NoHost
+from rackproof.harness.devices.absent import NoFabric
 from rackproof.harness.devices.emulated import rows
 from rackproof.harness.devices.emulated.driver import EmulatedDriver
-from rackproof.harness.devices.emulated.driver_state import LINKS
+from rackproof.harness.devices.emulated.driver_state import LINKS, Flag
+from rackproof.harness.devices.emulated.facility import EmulatedHost, Facility
 from rackproof.harness.devices.emulated.gpu import EmulatedGpu
 from rackproof.harness.devices.emulated.identity import birth
-from rackproof.harness.devices.emulated.kinds import KINDS
+from rackproof.harness.devices.emulated.kinds import KINDS, SITES
 from rackproof.harness.devices.emulated.plane import EmulatedPlane
-from rackproof.harness.devices.emulated.strikes import Plan, Strike
+from rackproof.harness.devices.emulated.strikes import AnyStrike, Plan
 from rackproof.harness.devices.protocol import DataPlane, Fabric, Host, Telemetry
 from rackproof.harness.errors import SpecError
 from rackproof.harness.faults import Fault
@@ -43,6 +44,8 @@ class EmulatedRack:
             emulated = EmulatedGpu(spec, gpu, born, row, seed)
             emulated.post = functools.partial(driver.post_xid, position)
             self.gpus[gpu.subject] = emulated
+        self.facility = Facility(spec, seed, self._drawn)
+        self._host = EmulatedHost(self.facility)
 
     @classmethod
     def build(cls, spec: RackSpec, seed: int, state_path: Path) -> "EmulatedRack":
@@ -71,7 +74,17 @@ class EmulatedRack:
 
     def host(self) -> Host:
         """Return what stands around them."""
-        return NoHost("nothing stands around the emulated GPUs yet")
+        return self._host
+
+    def _drawn(self, subject: str) -> float:
+        """Return the W that a GPU draws: under the load that is set, else what it idles at.
+
+        What a burn on that GPU alone left behind is none of the rack's: each GPU has its own time.
+        """
+        gpu = self.gpus[subject]
+        if gpu.row["flags"] & Flag.ABSENT:
+            return 0.0
+        return gpu.die.power if gpu.load > 0.0 else gpu.die.part.power_idle
 
     def plant(
         self, faults: Iterable[Fault], horizon_s: float, fired: Mapping[int, int] | None = None
@@ -153,11 +166,10 @@ class PlantedFaults:
     ) -> None:
         self.faults = faults
         self._already = [fired.get(position, 0) for position in range(len(faults))]
-        self._strikes: list[list[Strike]] = []
+        self._strikes: list[list[AnyStrike]] = []
         for position, fault in enumerate(faults):
             plan = Plan(rack.spec, rack.seed, position, horizon_s, self._already[position])
-            kind = KINDS[fault.kind]
-            self._strikes.append([kind(gpu, fault, plan) for gpu in _struck(rack, fault)])
+            self._strikes.append(_strikes(rack, fault, plan))
         every = [strike for strikes in self._strikes for strike in strikes]
         for strike in sorted(every, key=lambda strike: not strike.early):
             strike.place()
@@ -181,6 +193,16 @@ class PlantedFaults:
             }
             for fault, fired in zip(self.faults, self.fired, strict=True)
         ]
+
+
+def _strikes(rack: EmulatedRack, fault: Fault, plan: Plan) -> list[AnyStrike]:
+    """Return a fault on all GPUs that it acts on, and on the part around them that it is on."""
+    found: list[AnyStrike] = []
+    if fault.kind in KINDS:
+        found += [KINDS[fault.kind](gpu, fault, plan) for gpu in _struck(rack, fault)]
+    if fault.kind in SITES:
+        found.append(SITES[fault.kind](rack.facility.parts[fault.subject], fault, plan))
+    return found
 
 
 def _struck(rack: EmulatedRack, fault: Fault) -> list[EmulatedGpu]:

@@ -1,12 +1,13 @@
 """When a planted fault acts: from the start or in some runs, for good or for a while.
 
-In: runs that begin and end on a GPU, and time that passes there. Out: calls of `on` and `off`,
-which the kinds of planted.py fill. The rules, the same for every kind:
+In: runs that begin and end on a GPU or on a part around the GPUs, and time that passes there. Out:
+calls of `on` and `off`, which the kinds of planted.py and its neighbours fill. The rules, the same
+for every kind:
 
   neither       on from the planting on
   rate=R        each run is decided by (seed, place in the list of plants, check, attempt), so two
                 orders of the same runs agree
-  lasts=S       until the GPU's own clock passes S seconds
+  lasts=S       until the own clock of the GPU or part passes S seconds
   lasts=once    on in each run until one in which it fired; never again after that run
 
 `fired` counts effects on something that was read or done: a fault that only changes what the driver
@@ -16,8 +17,11 @@ says counts once for each run in which the driver was asked for it.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
+from rackproof.harness.clock import VirtualClock
 from rackproof.harness.devices.emulated import draw
+from rackproof.harness.devices.emulated.facility import Part
 from rackproof.harness.devices.emulated.gpu import EmulatedGpu
 from rackproof.harness.faults import Fault
 from rackproof.harness.spec import RackSpec
@@ -46,14 +50,25 @@ class Plan:
         return ("plant", self.seed, self.position, *words)
 
 
-class Strike:
-    """One fault on one GPU. Kinds override `on`, `off`, `began`, `worked` and `asked`."""
+class Struck(Protocol):
+    """What a fault can be on: something with a clock of its own, that its faults go along with."""
+
+    clock: VirtualClock
+
+    @property
+    def effects(self) -> list[Any]:
+        """The faults on it, in order."""
+        ...
+
+
+class AnyStrike:
+    """One fault on one subject. Kinds override `on`, `off`, `began`, `worked` and `asked`."""
 
     early = False
     """Planted before the others: it decides what there is to plant them in."""
 
-    def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
-        self.gpu = gpu
+    def __init__(self, struck: Struck, fault: Fault, plan: Plan) -> None:
+        self.struck = struck
         self.fault = fault
         self.plan = plan
         self.active = False
@@ -75,13 +90,13 @@ class Strike:
         """Let it act no more."""
 
     def began(self) -> None:
-        """A run has begun on the GPU while the fault acts."""
+        """A run has begun on the subject while the fault acts."""
 
     def worked(self, seconds: float, utilisation: float) -> None:
         """`seconds` have passed while the fault acts."""
 
     def asked(self, metric: str, link: int | None) -> None:
-        """The driver was asked for a reading while the fault acts."""
+        """The driver, or the part, was asked for a reading while the fault acts."""
 
     @property
     def fired(self) -> int:
@@ -102,7 +117,7 @@ class Strike:
 
     def place(self) -> None:
         """Plant it: a fault that neither waits for a run nor is drawn for it acts at once."""
-        self.gpu.effects.append(self)
+        self.struck.effects.append(self)
         if not (self.once or self._rate < 1.0):
             self._switch(on=True)
 
@@ -140,7 +155,7 @@ class Strike:
             self.asked(metric, link)
 
     def _strikes(self, check: str, attempt: int) -> bool:
-        if self.spent or self.gpu.clock.now() >= self._until - TICK_S:
+        if self.spent or self.struck.clock.now() >= self._until - TICK_S:
             return False
         return self._rate >= 1.0 or draw.uniform(*self.plan.name(check, attempt)) < self._rate
 
@@ -154,4 +169,13 @@ class Strike:
             self.off()
 
 
+class Strike(AnyStrike):
+    """One fault on one GPU."""
+
+    def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
+        super().__init__(gpu, fault, plan)
+        self.gpu = gpu
+
+
 Kind = Callable[[EmulatedGpu, Fault, Plan], Strike]
+SiteKind = Callable[[Part, Fault, Plan], AnyStrike]
