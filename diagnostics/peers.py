@@ -2,9 +2,12 @@
 
 Comes in: the limits of a record's first line, and everything that was read. Goes out: for one
 check the bounds that apply, strongest layer first. The rack's own are the median of eight like
-GPUs or more and, for a text, the value that most GPUs have.
+GPUs or more and, for a text, the value that most GPUs have. A steady temperature is held against
+the GPUs of the same tray, which share its coolant or its air.
 """
 
+import math
+import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +21,11 @@ from rackproof.harness.model import Measurement, Missing, Value
 Key = tuple[str, str, str]  # burn, subject, metric
 Peer = tuple[str, str, str]  # burn, metric, group of like GPUs
 ALONE = 2  # fewest GPUs whose texts can be compared with one another
+NEIGHBOURS = 4  # fewest GPUs of a tray whose temperatures give a median; else those of the rack
+# rackproof's proposal, in K over the median: healthy dies differ by up to 5.7 % in energy (B200,
+# public file), 3 K of the 50 K over the coolant; mounting and the place in the air stream may add
+# as much again. A die whose heat is not carried off reaches its slowdown, 20 K and more above.
+WARMER: Mapping[str, float] = {"thermal.soak.temperature": 10.0}
 
 
 @dataclass(slots=True)
@@ -56,6 +64,10 @@ def peer_limits(head: Head, found: Mapping[Key, Runs]) -> dict[Peer, Limit]:
 def _group(head: Head, metric: Metric, subject: str) -> str:
     """Name the group of like GPUs within which `metric` of `subject` is compared."""
     gpu = gpu_of(subject)
+    if metric.name in WARMER:
+        tray = gpu.rpartition("/")[0]
+        beside = sum(other.rpartition("/")[0] == tray for other in head.gpus)
+        return tray if beside >= NEIGHBOURS else gpu.partition("/")[0]
     if metric.name == "fabric.clique" and head.domain and head.domain < len(head.gpus):
         return gpu.rpartition("/")[0]  # domains that are smaller than the rack: the node's own
     return "" if metric.unit == "text" else head.gpus.get(gpu, "")
@@ -70,11 +82,22 @@ def _peer_limit(metric: Metric, values: Sequence[Value]) -> Limit | None:
             return None  # a tie: nobody can say who is wrong
         source = f"most common of {len(values)} like GPUs ({count} have it)"
         return Limit(metric.name, source, "median", equal=common)
+    if metric.name in WARMER:
+        return _warmer(metric, [float(v) for v in values if not isinstance(v, str)])
     base = baseline([float(v) for v in values if not isinstance(v, str)])
     if base is None:
         return None
     low, high = (base.low, None) if metric.better == "high" else (None, base.high)
     return Limit(metric.name, base.source, "median", low=low, high=high)
+
+
+def _warmer(metric: Metric, values: Sequence[float]) -> Limit | None:
+    values = [v for v in values if math.isfinite(v)]
+    if len(values) < NEIGHBOURS:
+        return None
+    median, more = statistics.median(values), WARMER[metric.name]
+    source = f"median {median:.6g} {metric.unit} of {len(values)} GPUs beside it, and {more:g} K"
+    return Limit(metric.name, source, "median", high=median + more)
 
 
 @dataclass(frozen=True, slots=True)

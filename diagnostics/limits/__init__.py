@@ -14,12 +14,15 @@ from importlib import resources
 from typing import Any
 
 from rackproof.diagnostics.limits import fields
+from rackproof.diagnostics.limits.collective import collective
 from rackproof.diagnostics.limits.layers import LAYERS, Limit, Limits, Waiver
 from rackproof.diagnostics.limits.user import parse
 from rackproof.harness.errors import SpecError, nearest
 from rackproof.harness.metrics import metrics
 
-__all__ = ["LAYERS", "Limit", "Limits", "Waiver", "from_record", "parse", "shipped"]
+__all__ = [
+    "LAYERS", "Limit", "Limits", "Waiver", "collective", "from_record", "parse", "shipped",
+]  # fmt: skip
 
 SHARE_OF_ACHIEVED = 0.9  # a healthy part reaches at least this share of what its SKU achieves
 
