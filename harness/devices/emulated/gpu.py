@@ -29,6 +29,7 @@ from rackproof.harness.devices.emulated.driver_state import (
 from rackproof.harness.devices.emulated.hbm import Hbm
 from rackproof.harness.devices.emulated.identity import Birth
 from rackproof.harness.devices.emulated.rows import CLOCK_IDLE_MHZ, Constants
+from rackproof.harness.devices.emulated.wires import Wires
 from rackproof.harness.errors import Lost, SpecError
 from rackproof.harness.model import Gpu
 from rackproof.harness.spec import RackSpec
@@ -107,6 +108,7 @@ class EmulatedGpu:
         self.effects: list[Effect] = []
         self.post: Post | None = None
         self.hbm = Hbm(self.free())
+        self.wires = Wires(spec, gpu)
         self._counted = [0, 0, 0]
         self._remapped: set[int] = set()
         self.sync()

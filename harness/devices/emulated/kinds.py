@@ -5,11 +5,17 @@ KINDS act on GPUs, SITES on what stands around them; one that both feel is in bo
 
 from collections.abc import Mapping
 
-from rackproof.harness.devices.emulated import planted, planted_memory, planted_site
+from rackproof.harness.devices.emulated import (
+    planted,
+    planted_links,
+    planted_memory,
+    planted_site,
+)
 from rackproof.harness.devices.emulated.strikes import Kind, SiteKind
 
 KINDS: Mapping[str, Kind] = {
     **planted.KINDS,
     **planted_memory.KINDS,
+    **planted_links.KINDS,
 }
 SITES: Mapping[str, SiteKind] = planted_site.KINDS

@@ -254,27 +254,6 @@ class WrongSku(RowFault):
         self.gpu.replace_memory()
 
 
-class NvlinkDown(Strike):
-    """nvlink-down: the link is inactive at the GPU's end. The switch's end is not modelled yet."""
-
-    @property
-    def _number(self) -> int:
-        return int(self.fault.subject.rpartition("/link")[2])
-
-    def on(self) -> None:
-        """Take it down."""
-        self.gpu.row["links"][self._number]["state"] = 0
-
-    def off(self) -> None:
-        """Bring it up."""
-        self.gpu.row["links"][self._number]["state"] = 1
-
-    def asked(self, metric: str, link: int | None) -> None:
-        """Count the run that reads its state."""
-        if link == self._number and metric == "nvlink.active":
-            self.count_run()
-
-
 class ThermalThrottle(Strike):
     """thermal-throttle: heat does not get from the die to the coolant."""
 
@@ -362,7 +341,6 @@ KINDS: Mapping[str, Kind] = {
     "gpu-lost": GpuLost,
     "gpu-missing": GpuMissing,
     "wrong-sku": WrongSku,
-    "nvlink-down": NvlinkDown,
     "thermal-throttle": ThermalThrottle,
     "power-brake": PowerBrake,
     "sensor-missing": SensorMissing,

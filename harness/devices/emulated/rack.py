@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from rackproof.harness.clock import Clock
-from rackproof.harness.devices.absent import NoFabric
 from rackproof.harness.devices.emulated import rows
 from rackproof.harness.devices.emulated.driver import EmulatedDriver
 from rackproof.harness.devices.emulated.driver_state import LINKS, Flag
+from rackproof.harness.devices.emulated.fabric import EmulatedFabric
 from rackproof.harness.devices.emulated.facility import EmulatedHost, Facility
 from rackproof.harness.devices.emulated.gpu import EmulatedGpu
 from rackproof.harness.devices.emulated.identity import birth
@@ -46,6 +46,7 @@ class EmulatedRack:
             self.gpus[gpu.subject] = emulated
         self.facility = Facility(spec, seed, self._drawn)
         self._host = EmulatedHost(self.facility)
+        self._fabric = EmulatedFabric(spec, self.gpus, driver)
 
     @classmethod
     def build(cls, spec: RackSpec, seed: int, state_path: Path) -> "EmulatedRack":
@@ -70,7 +71,7 @@ class EmulatedRack:
 
     def fabric(self) -> Fabric:
         """Return what joins the GPUs."""
-        return NoFabric("the emulated fabric is not there yet")
+        return self._fabric
 
     def host(self) -> Host:
         """Return what stands around them."""
