@@ -2,7 +2,9 @@
 
 In: a record and its judgement. Out: racks of rows, top row first. Rack units count from the bottom,
 so tray 00 is the lowest; in a rack of 18 compute trays the NVSwitch trays sit between the 8th and
-the 9th, two ASICs in each. A rack of one tray is a node, with its switches beneath its GPUs.
+the 9th, two ASICs in each. A rack of one tray is a node, with its switches beneath its GPUs. Power
+shelves and cooling stand beneath the trays, wherever they are in the rack; a host's cell speaks for
+its NICs too.
 """
 
 from collections import defaultdict
@@ -13,13 +15,14 @@ from rackproof.diagnostics.evidence import Head, gpu_of
 from rackproof.diagnostics.judge import Judgement
 from rackproof.diagnostics.verdict import Verdict, roll_up
 from rackproof.harness.errors import SpecError
-from rackproof.harness.model import sort_of
+from rackproof.harness.model import item_of, sort_of
 from rackproof.harness.spec import load, shipped
 from rackproof.reports.words import waived
 
 BELOW = 8 / 18  # share of the compute trays under the switch trays: the usual NVL72 layout
 ASICS_PER_TRAY = 2
 MANY_ROWS = 40  # from here on the rows are laid out in several columns
+WORSE = ("", "SKIP", "PASS", "UNKNOWN", "FAIL")
 MARKS: Mapping[str, str] = {"PASS": "✓", "FAIL": "✕", "UNKNOWN": "?", "SKIP": "–", "": "·"}
 
 
@@ -131,13 +134,35 @@ def _switch_rows(names: Sequence[str], verdicts: Verdicts, size: int) -> list[Ro
 
 def _compute_row(tray: str, gpus: Iterable[str], verdicts: Verdicts, head: Head) -> Row:
     name = tray.rpartition("/")[2] or "machine"
-    host = f"{tray}/host"
     return Row(
         name.replace("tray", "tray "),
         "compute",
         tuple(verdicts.part(gpu, gpu.rpartition("/")[2].replace("gpu", "")) for gpu in gpus),
-        verdicts.part(host, "host") if host in head.hosts else None,
+        _host(f"{tray}/host", verdicts, head),
     )
+
+
+def _host(host: str, verdicts: Verdicts, head: Head) -> Part | None:
+    """Return the host's part, or that of its NIC where one stands worse."""
+    if host not in head.hosts:
+        return None
+    nics = [nic for nic in head.subjects("nic") if item_of(nic) == host]
+    parts = [verdicts.part(host, "host")]
+    parts += [verdicts.part(nic, nic.rpartition("/")[2]) for nic in nics]
+    return max(parts, key=lambda part: WORSE.index(part.verdict))
+
+
+def _site_rows(rack: str, verdicts: Verdicts, head: Head) -> list[Row]:
+    """Return the rows of a rack's power shelves and of its cooling, where they were planned."""
+    shelves = [s for s in head.subjects("shelf") if s.startswith(f"{rack}/")]
+    cooling = [s for s in head.subjects("cooling") if s.startswith(f"{rack}/")]
+    rows = []
+    if shelves:
+        parts = [verdicts.part(shelf, shelf.rpartition("/shelf")[2]) for shelf in shelves]
+        rows.append(Row("shelves", "switch", tuple(parts)))
+    if cooling:
+        rows.append(Row("cooling", "switch", tuple(verdicts.part(c, "") for c in cooling)))
+    return rows
 
 
 def drawings(head: Head, judgement: Judgement) -> list[Drawing]:
@@ -154,5 +179,6 @@ def drawings(head: Head, judgement: Judgement) -> list[Drawing]:
             below = round(len(compute) * BELOW)
             between = _switch_rows(own, verdicts, ASICS_PER_TRAY)
             rows = [*compute[:below], *between, *compute[below:]][::-1]
+        rows += _site_rows(rack, verdicts, head)
         found.append(Drawing(rack, tuple(rows), node=len(trays) == 1))
     return found
