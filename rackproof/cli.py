@@ -128,6 +128,21 @@ def probe(**given: Any) -> int:
 
 
 @main.command()
+@click.argument("rack")
+@seed_option
+@click.option("--kinds", multiple=True, callback=_commas, metavar="KIND,…", help="only these")
+@click.option("--full", is_flag=True, help="run all burns for every kind")
+@click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True, metavar="N")
+@click.option("--out", metavar="DIR", help="keep the runs there; they are removed otherwise")
+@as_json_option
+def qualify(**given: Any) -> int:
+    """Plant every kind of fault into the emulated RACK and print what the burns make of it."""
+    from rackproof.fixtures import qualify as verb  # noqa: PLC0415
+
+    return verb.run(given, _speak)
+
+
+@main.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @as_json_option
 def diagnose(paths: tuple[str, ...], *, as_json: bool) -> int:

@@ -50,7 +50,7 @@ STYLES = {"PASS": "bold green", "FAIL": "bold red", "UNKNOWN": "bold yellow"}
 _ASCII = str.maketrans({"–": "-", "≤": "<=", "≥": ">=", "×": "x", "…": "...", "⟨": "<", "⟩": ">"})
 
 
-class _Page:
+class Page:
     """Writes wrapped lines to one file; every text passes through `clean`."""
 
     def __init__(self, file: TextIO) -> None:
@@ -101,7 +101,7 @@ class _Page:
 # --- before ------------------------------------------------------------------------------------
 def head(about: Head, out: Path, file: TextIO, plants: int = 0) -> None:
     """Say what stands there and what will be run on it. `plants` counts planted faults."""
-    page = _Page(file)
+    page = Page(file)
     parts = ", ".join(f"{n} × {sku}" for sku, n in Counter(about.gpus.values()).items())
     if about.source == "emulated":
         page.line(f"EMULATED rack {about.rack}, {parts}: no hardware is tested", style="bold")
@@ -151,12 +151,12 @@ class Progress:
 
     def __init__(
         self,
-        about: Head,
+        about: Head | int,
         file: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare for all items of the plan; nothing is drawn yet."""
-        self._total = sum(_items(about).values())
+        """Prepare for all items of the plan, or for so many; nothing is drawn yet."""
+        self._total = about if isinstance(about, int) else sum(_items(about).values())
         self._file = file or sys.stderr
         self._clock = clock
         self._began = clock()
@@ -176,14 +176,14 @@ class Progress:
         if self._bar is None and self._clock() - self._began > PATIENCE:
             self._bar = self._start()
         if self._bar is not None:
-            shown = _Page(self._file).clean(f"{what} {subject}".strip())
+            shown = Page(self._file).clean(f"{what} {subject}".strip())
             self._bar.update(
                 self._bar.task_ids[0], completed=self._done, what=shown[-40:], refresh=True,
                 total=max(self._total, self._done),
             )  # fmt: skip
 
     def _start(self) -> Bar:
-        page = _Page(self._file)
+        page = Page(self._file)
         bar = Bar(
             BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("{task.fields[what]}", markup=False),
@@ -213,7 +213,7 @@ def conclusion(
 
     At most 20 lines of each sort, unless `everything`, which also lists what is PASS.
     """
-    page = _Page(file)
+    page = Page(file)
     most = len(judgement.checks) if everything else SHOWN
     if everything:
         page.title("All checks")
@@ -239,19 +239,19 @@ def conclusion(
     file.flush()
 
 
-def _listed(page: _Page, lines: Sequence[str], most: int) -> None:
+def _listed(page: Page, lines: Sequence[str], most: int) -> None:
     for text in lines[:most]:
         page.line(text, indent="  ", hang="    ")
     if len(lines) > most:
         page.line(f"and {len(lines) - most} more", indent="  ")
 
 
-def _more(page: _Page, rows: Sequence[object], most: int, where: object) -> None:
+def _more(page: Page, rows: Sequence[object], most: int, where: object) -> None:
     if len(rows) > most:
         page.line(f"and {len(rows) - most} more, see {where}", indent="  ")
 
 
-def _findings(page: _Page, title: str, rows: Sequence[Row], most: int, where: Path) -> None:
+def _findings(page: Page, title: str, rows: Sequence[Row], most: int, where: Path) -> None:
     if not rows:
         return
     page.title(title)
@@ -270,7 +270,7 @@ def _findings(page: _Page, title: str, rows: Sequence[Row], most: int, where: Pa
     _more(page, rows, most, where)
 
 
-def _gaps(page: _Page, rows: Sequence[Row], most: int, where: Path) -> None:
+def _gaps(page: Page, rows: Sequence[Row], most: int, where: Path) -> None:
     if not rows:
         return
     page.title("UNKNOWN")
@@ -284,7 +284,7 @@ def _gaps(page: _Page, rows: Sequence[Row], most: int, where: Path) -> None:
 
 
 def _diagnoses(
-    page: _Page, diagnoses: Sequence[Mapping[str, Any]], most: int, where: object
+    page: Page, diagnoses: Sequence[Mapping[str, Any]], most: int, where: object
 ) -> None:
     """Say each root in words with what to do next; its victims are only counted."""
     roots = [d for d in diagnoses if d["role"] == "root"]
@@ -306,7 +306,7 @@ def _diagnoses(
     _more(page, roots, most, where)
 
 
-def _because(page: _Page, reasons: Sequence[str]) -> None:
+def _because(page: Page, reasons: Sequence[str]) -> None:
     for reason in reasons[:REASONS]:
         page.line(f"- {reason}", indent="    ", hang="      ")
     if len(reasons) > REASONS:
@@ -316,7 +316,7 @@ def _because(page: _Page, reasons: Sequence[str]) -> None:
 # --- of files ----------------------------------------------------------------------------------
 def diagnosis_conclusion(body: Mapping[str, Any], file: TextIO) -> None:
     """Say what the JSON of `diagnose` (rackproof.diagnosis/1) says; the verdict comes last."""
-    page = _Page(file)
+    page = Page(file)
     inputs: Sequence[Mapping[str, Any]] = body["inputs"]
     page.line("Judged from files, with no look at a device", style="bold")
     for entry in inputs[:SHOWN]:
@@ -329,7 +329,7 @@ def diagnosis_conclusion(body: Mapping[str, Any], file: TextIO) -> None:
     file.flush()
 
 
-def _listed_problems(page: _Page, problems: Sequence[str]) -> None:
+def _listed_problems(page: Page, problems: Sequence[str]) -> None:
     for problem in problems[:REASONS]:
         page.line(problem, indent="    ", hang="      ", style="yellow")
     if len(problems) > REASONS:
