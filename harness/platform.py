@@ -6,8 +6,9 @@ limit rests on a constant that was seen or is confirmed (skus.py), never on an a
 never on the [emulation] table. Nothing is judged here.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from rackproof.harness.model import Tray
 from rackproof.harness.skus import Constant
 from rackproof.harness.spec import RackSpec
 
@@ -17,6 +18,9 @@ MEMORY_TOLERANCE = 0.01
 SPEED_TOLERANCE = 0.01
 # NVLink 5 counts bit errors by link; the generations before it count replays and CRC errors.
 BER_SINCE_NVLINK = 5
+# What a kernel counts only where the machine lets it: a virtual machine has none of it.
+HOST_COUNTERS = ("host.memory.uncorrected", "host.aer.fatal", "host.aer.nonfatal")
+LOCAL = "local"  # the file of a RackSpec of which nobody said what it ought to be
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ _OPTIONAL = frozenset({"temperature"})
 
 def platform_limits(spec: RackSpec) -> tuple[PlatformLimit, ...]:
     """Return the limits that the rack's description gives, in the order of the inventory."""
-    found = [_gpu_count(spec), *_constants(spec)]
+    found = [_gpu_count(spec), *_constants(spec), _nic_speed(spec)]
     per_serial = spec.sku.known("gpus_per_serial")
     if per_serial and per_serial.firm and per_serial.value != 1:
         found.append([_shared_serial(per_serial)])
@@ -80,16 +84,22 @@ def missing_limits(spec: RackSpec) -> tuple[MissingLimit, ...]:
         else:
             reason = f"{name} of {spec.sku.key} is known as {constant.tag} alone"
         missing.append(MissingLimit(metric, reason))
+    if spec.of_sort("nic") and "nic.speed" not in given:
+        reason = f"nic_rate of {spec.sku.key} is not firmly known, and no [[tray]] says it"
+        missing.append(MissingLimit("nic.speed", reason))
     return tuple(missing)
 
 
 def absent(spec: RackSpec) -> tuple[str, ...]:
     """Return the metrics that do not exist there, so that NOT_SUPPORTED is what a driver ought say.
 
+    Of `local`, where nobody said what ought to be there, the kernel says what it can count.
     Page retirement ended with Ampere, which remaps rows. A driver of Hopper states no health of
     the fabric (nvidia-smi -q of an H100 node reads N/A there, of B200 and later Healthy).
     """
     gone = ["retired.pending", "retired.pages"]
+    if spec.file == LOCAL:
+        gone += HOST_COUNTERS
     if (spec.sku.number("nvlink_generation") or BER_SINCE_NVLINK) < BER_SINCE_NVLINK:
         gone += ["nvlink.ber", "fabric.health"]
     if not spec.switches:
@@ -105,6 +115,31 @@ def _gpu_count(spec: RackSpec) -> list[PlatformLimit]:
     ]
 
 
+def _nic_speed(spec: RackSpec) -> list[PlatformLimit]:
+    """Bound the rate of each port: as the tray says, else a GPU's NICs share its SKU's rate."""
+    found: list[PlatformLimit] = []
+    for tray in spec.trays:
+        rate, source = _port_rate(spec, tray)
+        if rate is not None:
+            nics = tray.host.removesuffix("host") + "nic*"
+            found.append(PlatformLimit("nic.speed", "Gb/s", source, low=rate, subject=nics))
+    if len(found) == len(spec.trays) and len({(each.low, each.source) for each in found}) == 1:
+        return [replace(found[0], subject="*")]
+    return found
+
+
+def _port_rate(spec: RackSpec, tray: Tray) -> tuple[float | None, str]:
+    constant = spec.sku.known("nic_rate")
+    if not tray.nics:
+        return None, ""
+    if tray.nic_rate is not None:
+        return tray.nic_rate, f"{spec.file}: [[tray]] nic_rate"
+    if constant is None or not constant.firm:
+        return None, ""
+    rate = float(constant.value) * len(tray.gpus) / tray.nics
+    return rate, f"{len(tray.gpus)} GPUs' rate over {tray.nics} NICs: {_source(constant)}"
+
+
 def _constants(spec: RackSpec) -> list[list[PlatformLimit]]:
     found = []
     for metric, unit, name, how in _RULES:
@@ -117,11 +152,13 @@ def _constants(spec: RackSpec) -> list[list[PlatformLimit]]:
     return found
 
 
-def _limit(metric: str, unit: str, constant: Constant, how: str) -> PlatformLimit:
+def _source(constant: Constant) -> str:
     source = f"{constant.tag}: {constant.source}"
-    if constant.confirmed:
-        source += f"; confirmed by {constant.confirmed}"
-    value = constant.value
+    return f"{source}; confirmed by {constant.confirmed}" if constant.confirmed else source
+
+
+def _limit(metric: str, unit: str, constant: Constant, how: str) -> PlatformLimit:
+    source, value = _source(constant), constant.value
     if isinstance(value, str) or how == "equal":
         return PlatformLimit(metric, unit, source, equal=value)
     if how == "high":

@@ -1,10 +1,18 @@
 """What a rack's description bounds, what it cannot bound, and what does not exist there."""
 
+from dataclasses import replace
+
 import pytest
 
 from rackproof.harness import spec
 from rackproof.harness.metrics import metrics
-from rackproof.harness.platform import PlatformLimit, absent, missing_limits, platform_limits
+from rackproof.harness.platform import (
+    HOST_COUNTERS,
+    PlatformLimit,
+    absent,
+    missing_limits,
+    platform_limits,
+)
 from rackproof.harness.units import convert
 
 NAMES = [name for name, _ in spec.shipped()]
@@ -13,6 +21,7 @@ INVENTORY = {
     "gpu.name", "gpu.pci_id", "memory.total", "pcie.gen.max", "pcie.width.max", "nvlink.links",
     "nvlink.speed",
 }  # fmt: skip
+AROUND = {"nic.speed"}
 
 
 def limits(name: str) -> dict[str, PlatformLimit]:
@@ -41,7 +50,7 @@ def test_every_limit_names_a_metric_in_its_own_unit_with_a_source(name: str) -> 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_rack_of_a_known_sku_bounds_its_whole_inventory(name: str) -> None:
-    assert limits(name).keys() >= INVENTORY
+    assert limits(name).keys() >= INVENTORY | AROUND
     assert missing_limits(spec.load(name)) == ()
 
 
@@ -56,7 +65,7 @@ def test_vera_rubin_bounds_only_its_count_and_says_what_is_missing() -> None:
     rack = spec.load("vr-nvl72")
     assert {limit.metric for limit in platform_limits(rack)} == {"gpu.count"}
     missing = missing_limits(rack)
-    assert {gap.metric for gap in missing} == INVENTORY
+    assert {gap.metric for gap in missing} == INVENTORY | AROUND
     assert all("vr" in gap.reason for gap in missing)
 
 
@@ -107,6 +116,39 @@ def test_a_downtrained_pcie_link_is_outside_on_every_known_sku() -> None:
         low = limits(name)["pcie.gen.max"].low
         assert low is not None
         assert low > 3
+
+
+HEAD = "[rack]\nname='a'\nsource='emulated'\n[gpu]\nsku='gb300'\n"
+
+
+def nic_speeds(*trays: str) -> list[PlatformLimit]:
+    text = HEAD + "".join(f"[[tray]]\ncount=1\ngpus=4\n{tray}\n" for tray in trays)
+    found = platform_limits(spec.build(text.encode(), "a.toml"))
+    return [limit for limit in found if limit.metric == "nic.speed"]
+
+
+def test_a_gpus_nics_share_its_rate() -> None:
+    assert [(x.low, x.subject) for x in nic_speeds("nics=4", "nics=4")] == [(800, "*")]
+    assert [x.low for x in nic_speeds("nics=8")] == [400]
+
+
+def test_a_tray_may_say_the_rate_of_its_nics_itself() -> None:
+    (one, two) = nic_speeds("nics=4\nnic_rate=400", "nics=2")
+    assert (one.low, one.subject) == (400, "rack0/tray00/nic*")
+    assert "a.toml: [[tray]] nic_rate" in one.source
+    assert (two.low, two.subject) == (1600, "rack0/tray01/nic*")
+
+
+def test_a_tray_without_nics_has_no_rate_and_misses_none() -> None:
+    assert nic_speeds("nics=0") == nic_speeds("cpus=2") == []
+    bare = spec.build((HEAD + "[[tray]]\ncount=1\ngpus=4\n").encode(), "a.toml")
+    assert "nic.speed" not in {gap.metric for gap in missing_limits(bare)}
+
+
+def test_what_a_kernel_counts_may_be_absent_only_where_nobody_said_what_is_due() -> None:
+    described = spec.load("hgx-h100")
+    assert not set(HOST_COUNTERS) & set(absent(described))
+    assert set(HOST_COUNTERS) <= set(absent(replace(described, file="local")))
 
 
 def test_what_does_not_exist_on_a_platform_is_named() -> None:
