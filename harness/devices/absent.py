@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from rackproof.harness.clock import Clock, VirtualClock
 from rackproof.harness.devices.protocol import (
     DataPlane,
+    LinkCounters,
     Moved,
     Pattern,
     PowerLimits,
@@ -63,6 +64,10 @@ class NoTelemetry:
         raise NotPresent(self._reason)
 
     def read_link(self, metric: str, link: int) -> Value:
+        """Raise NotPresent."""
+        raise NotPresent(self._reason)
+
+    def link_counters(self, links: int) -> list[LinkCounters]:
         """Raise NotPresent."""
         raise NotPresent(self._reason)
 

@@ -19,7 +19,7 @@ import pynvml
 from rackproof.harness.clock import Clock, MachineClock, VirtualClock
 from rackproof.harness.devices import nvml_fabric, nvml_readings
 from rackproof.harness.devices.nvml_fields import counter, field_ids
-from rackproof.harness.devices.protocol import PowerLimits
+from rackproof.harness.devices.protocol import LinkCounters, PowerLimits
 from rackproof.harness.errors import (
     DeviceError,
     Lost,
@@ -221,6 +221,23 @@ class NvmlTelemetry:
         except DeviceError as error:
             msg = f"{self.subject}/link{link:02d}: {metric}: {error}"
             raise DeviceError(msg) from error
+
+    def link_counters(self, links: int) -> list[LinkCounters]:
+        """Return the counters of NVLinks 0 to `links` - 1, asked for in one call."""
+        try:
+            found = nvml_fabric.link_counters(self.handle, links)
+        except pynvml.NVMLError as error:
+            raise translated(error, f"{self.subject}: link counters") from error
+        return [
+            LinkCounters(**{name: self._told(name, link, c) for name, c in counted.items()})
+            for link, counted in enumerate(found)
+        ]
+
+    def _told(self, name: str, link: int, count: int | Exception) -> int | DeviceError:
+        what = f"{self.subject}/link{link:02d}: {name}"
+        if isinstance(count, pynvml.NVMLError):
+            return translated(count, what)
+        return DeviceError(f"{what}: {count}") if isinstance(count, Exception) else count
 
     def identity(self) -> Identity:
         """Return serial number, UUID, PCI address, tray and module; raises a DeviceError."""

@@ -6,7 +6,7 @@ In: a handle, and a link's number. Out: the value in the metric's unit. NVMLErro
 
 import ctypes
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pynvml
@@ -22,6 +22,7 @@ from rackproof.harness.errors import DeviceError
 from rackproof.harness.model import Value
 
 Handle = Any
+Answer = int | float | pynvml.NVMLError
 
 # --- the fabric ---------------------------------------------------------------------------------
 
@@ -115,7 +116,22 @@ _ERROR_FIELDS = (
     pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY,
     pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
     pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC,
+    pynvml.NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS,
 )
+_DATA_FIELDS = (
+    pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+    pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+)
+_BYTE_FIELDS = (
+    pynvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES,
+    pynvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES,
+)
+_RECOVERY_FIELDS = (
+    pynvml.NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS,
+    pynvml.NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS,
+    pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY,
+)
+_COUNTED = tuple(dict.fromkeys((*_DATA_FIELDS, *_ERROR_FIELDS, *_RECOVERY_FIELDS)))
 
 
 def _link_active(handle: Handle, link: int) -> int:
@@ -132,7 +148,7 @@ def _link_speed(handle: Handle, link: int) -> float:
 
 def _link_errors(handle: Handle, link: int) -> Value:
     found = values(handle, [(field, link) for field in _ERROR_FIELDS])
-    counts = [number(f, "link errors") for f in found if not isinstance(f, pynvml.NVMLError)]
+    counts = _numbers(found, "link errors")
     if counts:
         return sum(counts)
     if found[0].value != pynvml.NVML_ERROR_NOT_SUPPORTED:  # type: ignore[union-attr]
@@ -143,8 +159,62 @@ def _link_errors(handle: Handle, link: int) -> Value:
     )
 
 
+def _numbers(found: Sequence[Answer], what: str) -> list[float]:
+    """Return the numbers among the answers; a mark for no value is a DeviceError."""
+    return [number(f, what) for f in found if not isinstance(f, pynvml.NVMLError)]
+
+
 def _link_ber(handle: Handle, link: int) -> float:
     return bit_error_rate(int(value(handle, pynvml.NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER, link)))
+
+
+def link_counters(handle: Handle, links: int) -> list[dict[str, int | Exception]]:
+    """Return for each link `sent`, `received` (KiB), `errors`, `recoveries`: a count, or why not.
+
+    Where the counters of data are not supported, those of NVLink 5, in bytes, take their place.
+    Recoveries are those of NVLink 5 where the driver has them, and those up to NVLink 4 else.
+    """
+    asked = [(field, link) for link in range(links) for field in _COUNTED]
+    answers = values(handle, asked) if asked else []
+    size = len(_COUNTED)
+    found = []
+    for link in range(links):
+        said = dict(zip(_COUNTED, answers[link * size : (link + 1) * size], strict=True))
+        counted = {
+            name: _count([said[field]]) for name, field in zip(_WAYS, _DATA_FIELDS, strict=True)
+        }
+        if any(isinstance(count, pynvml.NVMLError) for count in counted.values()):
+            counted |= _bytes_of(handle, link)
+        *recoveries, old = (said[field] for field in _RECOVERY_FIELDS)
+        new = not all(isinstance(answer, pynvml.NVMLError) for answer in recoveries)
+        counted["errors"] = _count([said[field] for field in _ERROR_FIELDS])
+        counted["recoveries"] = _count(recoveries if new else [old])
+        found.append(counted)
+    return found
+
+
+_WAYS = ("sent", "received")
+
+
+def _bytes_of(handle: Handle, link: int) -> dict[str, int | Exception]:
+    """Return what crossed a link by its counters of bytes, in KiB."""
+    answers = values(handle, [(field, link) for field in _BYTE_FIELDS])
+    counts = [_count([answer]) for answer in answers]
+    return {
+        way: count if isinstance(count, Exception) else count // 1024
+        for way, count in zip(_WAYS, counts, strict=True)
+    }
+
+
+def _count(answers: Sequence[Answer]) -> int | Exception:
+    """Return the sum of what was answered, or why nothing was."""
+    try:
+        counts = _numbers(answers, "the link's counter")
+    except DeviceError as error:
+        return error
+    if counts:
+        return int(sum(counts))
+    return next(answer for answer in answers if isinstance(answer, pynvml.NVMLError))
 
 
 LINK: dict[str, Callable[[Handle, int], Value]] = {

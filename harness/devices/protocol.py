@@ -20,12 +20,16 @@ class Pattern:
     """A memory content that is a pure function of the 64-bit word's address and a seed.
 
     kind: ``constant`` (every word is `seed`), ``address`` (the word's byte address xor `seed`),
-    ``random`` (splitmix64 of address and seed). `invert` flips all 64 bits.
+    ``random`` (splitmix64 of address and seed), ``modulo`` (every 20th word is a random word, all
+    others its inverse; `seed` is 20 x the random word's key + the place among the 20). `invert`
+    flips all 64 bits. `origin` is the byte address, a multiple of 8, that counts as 0: copying
+    moves it.
     """
 
     kind: str
     seed: int = 0
     invert: bool = False
+    origin: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,21 @@ class Reduced:
     wrong: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class LinkCounters:
+    """What one NVLink counted since the driver was loaded, or for each why it is not told.
+
+    sent, received: KiB of data. errors: replays, recoveries and CRC errors up to NVLink 4, and
+    errors that were left after correction on NVLink 5. recoveries: how often the link was trained
+    again, with success or without.
+    """
+
+    sent: int | DeviceError
+    received: int | DeviceError
+    errors: int | DeviceError
+    recoveries: int | DeviceError
+
+
 class Telemetry(Protocol):
     """What the driver says of one GPU. Every reading may raise a DeviceError."""
 
@@ -92,6 +111,10 @@ class Telemetry(Protocol):
 
     def read_link(self, metric: str, link: int) -> Value:
         """Return one reading of NVLink `link`."""
+        ...
+
+    def link_counters(self, links: int) -> list[LinkCounters]:
+        """Return the counters of NVLinks 0 to `links` - 1; raises Lost and the like as read()."""
         ...
 
     def events(self) -> list[Event]:
