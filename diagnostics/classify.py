@@ -1,9 +1,10 @@
 """From failed checks to diagnoses: which component, how lasting, who is root and who is victim.
 
 Failed checks are grouped by cause (groups.py), and what several subjects share is the fault of what
-they share (shared.py): that is the root, once, and they are victims. Persistence comes from the
-runs of the burns that failed: all runs outside is persistent, one of several is transient, more
-than one is intermittent.
+they share (shared.py), or of another that they follow from (distant.py): that is the root, once,
+and they are victims. Persistence comes from the runs of the burns that failed. A burn that was
+outside in all its runs shows a persistent cause, also where other burns see it now and then; else
+one run outside of several is transient, and more than one is intermittent.
 """
 
 import math
@@ -13,8 +14,10 @@ from dataclasses import dataclass
 
 from rackproof.diagnostics.checks import Check
 from rackproof.diagnostics.diagnosis import Diagnosis
+from rackproof.diagnostics.distant import distant
+from rackproof.diagnostics.effects import FOLLOWS
 from rackproof.diagnostics.evidence import Head, gpu_of
-from rackproof.diagnostics.groups import FOLLOWS, Group, groups_of
+from rackproof.diagnostics.groups import Group, groups_of
 from rackproof.diagnostics.rules.xid import cause_of
 from rackproof.diagnostics.shared import Shared, shared
 from rackproof.harness.metrics import metrics
@@ -40,6 +43,19 @@ def persistence(failed: int, passed: int) -> str:
     if not passed:
         return "persistent" if failed >= FEWEST_FAILS else "undetermined"
     return "transient" if failed == 1 else "intermittent"
+
+
+def telling(runs: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return the (failed, passed) runs that tell how lasting a cause is; `runs` are by burn.
+
+    Where as many burns or more were outside in all of several runs as were so in some, those: the
+    others cannot see it every time. Otherwise all of them together.
+    """
+    always = [failed for failed, passed in runs if failed >= FEWEST_FAILS and not passed]
+    mixed = sum(bool(failed and passed) for failed, passed in runs)
+    if always and len(always) >= mixed:
+        return sum(always), 0
+    return sum(failed for failed, _ in runs), sum(passed for _, passed in runs)
 
 
 def confidence(failed: int, passed: int) -> float:
@@ -138,7 +154,7 @@ class _Evidence:
         return self._root(group, number, (*_together(case), *_because(_NOTHING, events)))
 
     def _root(self, group: Group, case: int, because: tuple[str, ...]) -> Diagnosis:
-        failed, passed = group.runs()
+        failed, passed = telling(group.runs())
         lasting = persistence(failed, passed)
         return Diagnosis(
             subject=group.subject,
@@ -153,7 +169,7 @@ class _Evidence:
 
     def victim(self, group: Group, root: str, case: int) -> Diagnosis:
         """Return the entry of a group whose cause is elsewhere."""
-        failed, passed = group.runs()
+        failed, passed = telling(group.runs())
         return Diagnosis(
             subject=group.subject,
             component=group.component,
@@ -184,19 +200,44 @@ def diagnose(
     evidence = _Evidence(head, by_subject, serials)
     groups = [g for s, own in failed.items() for g in groups_of(s, own, by_subject[s])]
     cases = shared(head, groups)
-    taken = {id(member) for case in cases for member in case.members}
-    alone = sorted((g for g in groups if id(g) not in taken), key=lambda g: (g.subject, g.cause))
+    cases += distant(head, groups, cases, by_subject)
+    return _told(evidence, groups, cases)
+
+
+def _told(evidence: _Evidence, groups: Sequence[Group], cases: Sequence[Shared]) -> list[Diagnosis]:
+    """Return the roots, each with its victims' entries; a victim stands once in a case."""
+    case_of = {id(member): case for case in cases for member in case.members}
+    roots: list[Shared | Group] = [case for case in cases if case.lead is None]
+    alone = (g for g in groups if id(g) not in case_of)
+    roots += sorted(alone, key=lambda g: (g.subject, g.cause))
+    members: dict[int, dict[str, list[Group]]] = defaultdict(lambda: defaultdict(list))
+    for group in groups:
+        root = _root_of(group, case_of)
+        if root is not group and root.subject != group.subject:
+            members[id(root)][group.subject].append(group)
     found: list[Diagnosis] = []
-    case_of: dict[int, tuple[str, int]] = {}
-    led = [case for case in cases if case.lead is not None]
-    for number, case in enumerate((c for c in cases if c.lead is None), 1):
-        found.append(evidence.lead(case, number))
-        found += [evidence.victim(g, case.subject, number) for g in case.members]
-        case_of |= {id(g): (case.subject, number) for g in case.members}
-    for number, group in enumerate(alone, len(cases) - len(led) + 1):
-        found.append(evidence.root(group, number))
-        case_of[id(group)] = (group.subject, number)
-    for case in led:
-        root, number = case_of[id(case.lead)]
-        found += [evidence.victim(g, root, number) for g in case.members]
+    for number, root in enumerate(roots, 1):
+        if isinstance(root, Shared):
+            found.append(evidence.lead(root, number))
+        else:
+            found.append(evidence.root(root, number))
+        victims = members[id(root)].values()
+        found += [evidence.victim(_joined(own), root.subject, number) for own in victims]
     return found
+
+
+def _root_of(group: Group, case_of: Mapping[int, Shared]) -> Shared | Group:
+    """Return what a group comes from in the end: a shared case, another group, or itself."""
+    seen = set[int]()
+    while (case := case_of.get(id(group))) is not None and id(group) not in seen:
+        seen.add(id(group))
+        if case.lead is None:
+            return case
+        group = case.lead
+    return group
+
+
+def _joined(groups: Sequence[Group]) -> Group:
+    first = groups[0]
+    checks = tuple(check for group in groups for check in group.checks)
+    return Group(first.subject, first.cause, first.component, checks)

@@ -5,22 +5,25 @@ hot, whatever a GPU that is gone no longer shows) joins that cause and is none o
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof.diagnostics.checks import Check
+from rackproof.diagnostics.effects import (
+    FOLLOWS,
+    ORDER,
+    TRACES,
+    cause_of_metric,
+    component_of,
+    explains,
+    matches,
+)
 from rackproof.diagnostics.rules.xid import cause_of
 from rackproof.harness.metrics import metrics
-from rackproof.harness.model import Event
+from rackproof.harness.model import WIDE, Event
 
-GONE = frozenset({"gpu.present"})
-WRONG_PART = frozenset({"gpu.name", "gpu.pci_id"})
-FOLLOWS = frozenset({"xid.count", "recovery.action"})  # said of any cause on that GPU
-# what a part of another SKU has in another size or number, and its links with it
-OF_THE_PART = frozenset(
-    "memory.total nvlink.links nvlink.speed pcie.gen.max pcie.width.max vbios.version "
-    "temperature thermal.margin".split()
-)
+# Wrong products are looked for alike in every precision, so all gemm burns are one burn here.
+ALIKE = ("gemm.*.wrong", "gemm.*.digest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,62 +35,78 @@ class Group:
     component: str
     checks: tuple[Check, ...]
 
-    def runs(self) -> tuple[int, int]:
-        """Return (failed, passed) runs over the burns in which it failed.
+    def runs(self) -> list[tuple[int, int]]:
+        """Return (failed, passed) runs of each burn in which it failed.
 
-        A run that read none of its checks did neither. What only follows from a cause (an XID
-        that is said once) does not tell how lasting the cause is.
+        A run that read none of its checks did neither. What only follows from a cause (an XID that
+        is said once), or is left behind by it, does not tell how lasting the cause is.
         """
-        failed: dict[tuple[str, int], bool] = {}
-        telling = [check for check in self.checks if check.metric not in FOLLOWS]
-        for check in telling or self.checks:
+        told = [check for check in self.checks if check.metric not in FOLLOWS]
+        telling = [check for check in told if check.metric not in TRACES]
+        failed: dict[str, dict[tuple[str, int], bool]] = defaultdict(dict)
+        for check in telling or told or self.checks:
+            own = failed["gemm" if matches(check.metric, ALIKE) else check.id]
             for attempt, value, out in zip(check.attempts, check.runs, check.failed, strict=True):
                 if value is not None:
-                    failed[check.id, attempt] = failed.get((check.id, attempt), False) or out
-        return sum(failed.values()), sum(not out for out in failed.values())
+                    own[check.id, attempt] = own.get((check.id, attempt), False) or out
+        return [(sum(own.values()), len(own) - sum(own.values())) for own in failed.values()]
 
     @property
     def metrics(self) -> set[str]:
         """The metrics that failed."""
         return {check.metric for check in self.checks}
 
-
-def explains(cause: str, metric: str) -> bool:
-    """Say whether a GPU with `cause` needs no other reason for `metric` to be outside."""
-    if cause == "gone":
-        return True
-    slow = metric.endswith(".rate") or metric == "hbm.bandwidth"
-    if cause == "wrong-part":
-        return slow or metric in OF_THE_PART
-    return slow and cause in ("power", "thermal")
+    @property
+    def signs(self) -> set[str]:
+        """Those of them that are signs of its own cause, and not explained by it."""
+        return {name for name in self.metrics if _cause(self.subject, name) == self.cause}
 
 
-def _cause(check: Check) -> str:
-    if check.metric in GONE:
-        return "gone"
-    if check.metric in WRONG_PART:
-        return "wrong-part"
-    return metrics()[check.metric].component
+def _cause(subject: str, metric: str) -> str:
+    return "fabric" if subject == WIDE else cause_of_metric(metric, metrics()[metric].component)
 
 
 def _component(cause: str, events: Iterable[Event]) -> str:
-    if cause == "gone":
-        return "pcie" if any(event.code == "xid.79" for event in events) else "unknown"
-    return "host" if cause == "wrong-part" else cause
+    if cause == "gone" and any(event.code == "xid.79" for event in events):
+        return "pcie"
+    return component_of(cause)
+
+
+def _reason(metric: str, own: str, signs: Mapping[str, Sequence[str]]) -> str:
+    """Return the cause that explains a metric whose own cause is `own`; `own` where none does."""
+    if "gone" in signs:
+        return "gone"
+    others = [cause for cause in ORDER if cause in signs and cause != own]
+    if own == "unknown" and others:  # work that was not done, on a GPU whose fault is known
+        return others[0]
+    return next((cause for cause in others if explains(cause, signs[cause], metric)), own)
+
+
+def _settled(signs: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Return the cause that each metric belongs to in the end.
+
+    A cause whose every sign another one explains takes what it explained along.
+    """
+    reasons = {m: _reason(m, cause, signs) for cause, own in signs.items() for m in own}
+    stands = {cause for cause, own in signs.items() if any(reasons[m] == cause for m in own)}
+    for _ in signs:
+        for metric, cause in reasons.items():
+            if cause not in stands:
+                reasons[metric] = reasons[signs[cause][0]]
+    return reasons
 
 
 def groups_of(subject: str, checks: Sequence[Check], events: Sequence[Event]) -> list[Group]:
     """Return the groups of a subject's failed checks; `events` are its own."""
-    by_cause: dict[str, list[Check]] = defaultdict(list)
-    following: list[Check] = []
-    for check in checks:
-        (following if check.metric in FOLLOWS else by_cause[_cause(check)]).append(check)
-    causes = list(by_cause)
+    signs: dict[str, list[str]] = defaultdict(list)
+    following = [check for check in checks if check.metric in FOLLOWS]
+    own = [check for check in checks if check.metric not in FOLLOWS]
+    for name in dict.fromkeys(check.metric for check in own):
+        signs[_cause(subject, name)].append(name)
+    reasons = _settled(signs)
     found: dict[str, list[Check]] = defaultdict(list)
-    for cause in causes:
-        for check in by_cause[cause]:
-            reason = next((c for c in causes if c != cause and explains(c, check.metric)), cause)
-            found["gone" if "gone" in causes else reason].append(check)
+    for check in own:
+        found[reasons[check.metric]].append(check)
     said = cause_of(event.code for event in events).component
     if following and not found:
         return [Group(subject, "said", said, tuple(following))]
@@ -97,7 +116,7 @@ def groups_of(subject: str, checks: Sequence[Check], events: Sequence[Event]) ->
             subject,
             cause,
             _component(cause, events),
-            (*own, *(following if cause == lead else ())),
+            (*each, *(following if cause == lead else ())),
         )
-        for cause, own in found.items()
+        for cause, each in found.items()
     ]

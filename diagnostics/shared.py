@@ -9,13 +9,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from rackproof.diagnostics.effects import component_of, explains
 from rackproof.diagnostics.evidence import Head, gpu_of
-from rackproof.diagnostics.groups import Group, explains
+from rackproof.diagnostics.groups import Group
 from rackproof.harness.model import sort_of
 from rackproof.harness.topology import shares
 
 FEWEST = 2  # what one subject alone has, nobody shares
-PARTS = {"power": "power", "thermal": "cooling"}  # component -> what gives it to a rack
+# cause -> what gives it to a rack
+PARTS = {"brake": "power", "cap": "power", "power": "power", "thermal": "cooling"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +53,28 @@ class Places:
         self.links = [g for g in groups if sort_of(g.subject) == "link"]
         self.dark = {g.subject: g for g in self.links if "nvlink.active" in g.metrics}
 
-    def flagged(self, component: str) -> dict[str, Group]:
-        """Return the living GPUs whose failed checks point at `component`."""
-        return {g.subject: g for g in self.on_gpus if g.component == component}
+        self.around = {g.subject: g for g in groups if g.cause in PARTS and g not in self.on_gpus}
+
+    def flagged(self, cause: str) -> dict[str, Group]:
+        """Return the living GPUs whose failed checks point at `cause`."""
+        return {g.subject: g for g in self.on_gpus if g.cause == cause}
 
     def all_of(self, gpus: Iterable[str], flagged: dict[str, Group]) -> tuple[Group, ...]:
         """Return the groups of `gpus` when there are two or more and each of them is flagged."""
         found = [flagged.get(gpu) for gpu in gpus]
         whole = [group for group in found if group is not None]
         return tuple(whole) if len(whole) == len(found) >= FEWEST else ()
+
+    def alike(self, gpus: Iterable[str], flagged: dict[str, Group]) -> tuple[Group, ...]:
+        """Return the groups of `gpus` when all of them are flagged, and by one sign in common."""
+        whole = self.all_of(gpus, flagged)
+        return whole if whole and set.intersection(*(g.signs for g in whole)) else ()
+
+    def source(self, rack: str, part: str) -> Group | None:
+        """Return the failed group of a rack's cooling or power, or of the first of its shelves."""
+        own = self.around.get(f"{rack}/{part}")
+        shelves = (g for s, g in self.around.items() if s.startswith(f"{rack}/{part}/"))
+        return own or next(shelves, None)
 
 
 def shared(head: Head, groups: Sequence[Group]) -> list[Shared]:
@@ -88,18 +103,22 @@ def _by(place: Callable[[str], str], gpus: Iterable[str]) -> dict[str, list[str]
 def _outside(places: Places) -> list[Shared]:
     """Power and heat: the rack's where all its living GPUs have it, else the tray's."""
     found = []
-    for component, part in PARTS.items():
-        flagged = places.flagged(component)
+    for cause, part in PARTS.items():
+        flagged, component = places.flagged(cause), component_of(cause)
         for rack, gpus in _by(rack_of, places.alive).items():
             trays = _by(tray_of, gpus)
-            whole = places.all_of(gpus, flagged)
-            if whole and len(trays) >= FEWEST:
-                found.append(Shared(f"{rack}/{part}", component, component, whole))
+            whole = places.alike(gpus, flagged)
+            lead = places.source(rack, part)
+            if whole and (len(trays) >= FEWEST or lead):
+                subject = lead.subject if lead else f"{rack}/{part}"
+                found.append(Shared(subject, cause, component, whole, lead))
+                continue
+            if lead and part == "cooling":  # it stands still: who is hot is hot because of it
                 continue
             for tray, own in trays.items():
-                whole = places.all_of(own, flagged)
+                whole = places.alike(own, flagged)
                 if whole:
-                    found.append(Shared(f"{tray}/host", component, component, whole))
+                    found.append(Shared(f"{tray}/host", cause, component, whole))
     return found
 
 
@@ -173,4 +192,4 @@ def _own_links(places: Places, taken: set[int]) -> list[Shared]:
 def _follows(link: Group, lead: Group, *, whole: bool) -> bool:
     if whole and lead.component in ("fabric", "nvlink"):
         return True
-    return all(explains(lead.cause, metric) for metric in link.metrics)
+    return all(explains(lead.cause, lead.metrics, metric) for metric in link.metrics)
