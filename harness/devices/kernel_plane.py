@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rackproof.harness.devices.patterns import ALL, KINDS, Words, check, check_range
+from rackproof.harness.devices.patterns import Words, check, check_copy, check_range, numbers
 from rackproof.harness.devices.protocol import Mismatch, Pattern, Verified
 from rackproof.harness.errors import DeviceError
 
@@ -75,7 +75,7 @@ class KernelPlane(ABC):
         """Write `pattern` to [lo, hi); ValueError for a bad range or pattern."""
         for piece in self._pieces(lo, hi, pattern):
             where = piece.pointer, piece.address, piece.words
-            self._launch("fill", (*where, *_numbers(pattern)))
+            self._launch("fill", (*where, *numbers(pattern)))
         self._settle()
 
     def verify(self, lo: int, hi: int, pattern: Pattern) -> Verified:
@@ -84,7 +84,7 @@ class KernelPlane(ABC):
         found = self._begin_finding()
         for piece in pieces:
             where = piece.pointer, piece.address, piece.words
-            self._launch("verify", (*where, *_numbers(pattern), found))
+            self._launch("verify", (*where, *numbers(pattern), found))
         return self._verified(lo, hi)
 
     def march(self, lo: int, hi: int, up: bool, expect: Pattern, write: Pattern) -> Verified:  # noqa: FBT001 - the seam's signature
@@ -97,7 +97,7 @@ class KernelPlane(ABC):
             share = -(-piece.words // threads)
             share += -share % SECTOR_WORDS
             where = piece.pointer, piece.address, piece.words, share, int(up)
-            self._launch("march", (*where, *_numbers(expect), *_numbers(write), found))
+            self._launch("march", (*where, *numbers(expect), *numbers(write), found))
         verified = self._verified(lo, hi)
         self._settle()
         return verified
@@ -107,10 +107,8 @@ class KernelPlane(ABC):
 
         Everything in steps of 32 bytes; ValueError for other ranges and for an overlap.
         """
-        check_range(to, to + hi - lo, self.size)
-        if lo < to + hi - lo and to < hi:
-            msg = f"[{lo:#x}, {hi:#x}) and its copy at {to:#x} overlap"
-            raise ValueError(msg)
+        self._claimed()
+        check_copy(to, lo, hi, self.size)
         for source in self._spans(lo, hi):
             begin = to + source.address - lo
             pointer = source.pointer
@@ -124,11 +122,14 @@ class KernelPlane(ABC):
 
     def _pieces(self, lo: int, hi: int, pattern: Pattern) -> Iterator[Piece]:
         check(pattern)
+        self._claimed()
+        check_range(lo, hi, self.size)
+        yield from self._spans(lo, hi)
+
+    def _claimed(self) -> None:
         if not self._chunks:
             msg = "no memory is claimed"
             raise DeviceError(msg)
-        check_range(lo, hi, self.size)
-        yield from self._spans(lo, hi)
 
     def _spans(self, lo: int, hi: int) -> Iterator[Piece]:
         """Yield the parts of [lo, hi) by chunk, ascending; each is aligned for the kernels.
@@ -150,8 +151,3 @@ class KernelPlane(ABC):
         kept = [found[2 + 3 * i : 5 + 3 * i] for i in range(min(found[1], KEPT))]
         first = tuple(Mismatch(*triple) for triple in sorted(kept))
         return Verified((hi - lo) // 8, found[0], first)
-
-
-def _numbers(pattern: Pattern) -> tuple[int, int, int]:
-    """Return a pattern as the kernels take it: kind, seed, what is xored in."""
-    return KINDS.index(pattern.kind), pattern.seed & ALL, ALL if pattern.invert else 0

@@ -1,20 +1,21 @@
 """What a Pattern holds at an address: the reference for every plane.
 
-In: a Pattern and addresses. Out: the 64-bit little-endian words that belong there, and the
-addresses at which two patterns agree. `kernels/memory.cu` computes the same function.
+In: a Pattern and addresses. Out: the 64-bit little-endian words that belong there, and the pattern
+in the form that `kernels/memory.cu` computes. Where two patterns agree is in agreement.py.
 
-The word at byte address a (a multiple of 8), before `invert` flips all 64 bits:
+The word at byte address a (a multiple of 8), with b = a - origin, before `invert` flips all bits:
   constant   seed
-  address    a xor seed
-  random     mix(a / 8 + golden * (seed + 1)), all modulo 2**64: the first output of splitmix64
-             whose state is a / 8 + golden * seed (Steele, Lea, Flood: Fast splittable
+  address    b xor seed
+  random     mix(b / 8 + golden * (seed + 1)), all modulo 2**64: the first output of splitmix64
+             whose state is b / 8 + golden * seed (Steele, Lea, Flood: Fast splittable
              pseudorandom number generators, OOPSLA 2014; mix is Stafford's variant 13)
+  modulo     mix(golden * (seed // 20 + 1)) where b / 8 modulo 20 is seed % 20, its inverse
+             elsewhere (the modulo-20 test of memtest86: no cache line and no burst has that period)
 `mix` is a bijection and golden is odd, so two random patterns of different seeds differ in every
 word, and a constant is met by a random pattern in at most one word of the 2**64-word sequence.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -25,16 +26,21 @@ Words = npt.NDArray[np.uint64]
 
 ALL = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15  # 2**64 / golden ratio, odd
+BACK = pow(GOLDEN, -1, 1 << 64)  # GOLDEN * BACK is 1 modulo 2**64
 MIX_1 = 0xBF58476D1CE4E5B9
 MIX_2 = 0x94D049BB133111EB
-KINDS = ("constant", "address", "random")
-SCAN_WORDS = 1 << 20  # up to here, patterns without a closed form are compared word by word
+KINDS = ("constant", "address", "random", "modulo")  # by the number that memory.cu knows them by
+PERIOD = 20  # words
+COPY_STEP = 32  # bytes: a sector
 
 
 def check(pattern: Pattern) -> None:
-    """Raise ValueError when `pattern` is of no known kind."""
+    """Raise ValueError when `pattern` is of no known kind, or begins within a word."""
     if pattern.kind not in KINDS:
         msg = f"a pattern is one of {', '.join(KINDS)}, not {pattern.kind!r}"
+        raise ValueError(msg)
+    if pattern.origin % 8:
+        msg = f"a pattern begins at a word, not at byte {pattern.origin:#x}"
         raise ValueError(msg)
 
 
@@ -42,6 +48,15 @@ def check_range(lo: int, hi: int, size: int) -> None:
     """Raise ValueError unless [lo, hi) is a range of whole words within `size` bytes."""
     if lo % 8 or hi % 8 or not 0 <= lo <= hi <= size:
         msg = f"[{lo:#x}, {hi:#x}) is no range of 8-byte words within {size:#x} bytes"
+        raise ValueError(msg)
+
+
+def check_copy(to: int, lo: int, hi: int, size: int) -> None:
+    """Raise ValueError unless [lo, hi) and its copy at `to` are apart and within `size` bytes."""
+    check_range(lo, hi, size)
+    check_range(to, to + hi - lo, size)
+    if lo < to + hi - lo and to < hi:
+        msg = f"[{lo:#x}, {hi:#x}) and its copy at {to:#x} overlap"
         raise ValueError(msg)
 
 
@@ -61,74 +76,74 @@ def unmix(z: int) -> int:
     return z ^ (z >> 30) ^ (z >> 60)
 
 
+def numbers(pattern: Pattern) -> tuple[int, int, int]:
+    """Return a pattern as memory.cu takes it: its kind's place in KINDS, and two 64-bit words.
+
+    constant: the word, 0 · address: what is xored in, the origin · random: what is added to the
+    word's index, what is xored in last · modulo: the place among 20 words, the word there.
+    """
+    flip = ALL if pattern.invert else 0
+    seed, origin = pattern.seed, pattern.origin
+    match pattern.kind:
+        case "constant":
+            two = (seed & ALL) ^ flip, 0
+        case "address":
+            two = (seed & ALL) ^ flip, origin & ALL
+        case "random":
+            two = (GOLDEN * (seed + 1) - origin // 8) & ALL, flip
+        case _:
+            key, place = divmod(seed, PERIOD)
+            two = (place + origin // 8) % PERIOD, mix((GOLDEN * (key + 1)) & ALL) ^ flip
+    return KINDS.index(pattern.kind), *two
+
+
 def word(pattern: Pattern, address: int) -> int:
     """Return the 64-bit word that `pattern` holds at byte `address`."""
-    flip = ALL if pattern.invert else 0
-    if pattern.kind == "constant":
-        plain = pattern.seed
-    elif pattern.kind == "address":
-        plain = address ^ pattern.seed
-    else:
-        plain = mix((address // 8 + GOLDEN * (pattern.seed + 1)) & ALL)
-    return (plain ^ flip) & ALL
+    _, one, two = numbers(pattern)
+    match pattern.kind:
+        case "constant":
+            return one
+        case "address":
+            return ((address - two) & ALL) ^ one
+        case "random":
+            return mix((address // 8 + one) & ALL) ^ two
+        case _:
+            return two if address // 8 % PERIOD == one else two ^ ALL
 
 
 def words(pattern: Pattern, lo: int, hi: int) -> Words:
     """Return the words of [lo, hi), shape ((hi - lo) / 8,); ValueError for a bad range."""
     check(pattern)
     check_range(lo, hi, max(hi, 0))
-    flip = np.uint64(ALL if pattern.invert else 0)
+    _, one, two = (np.uint64(number) for number in numbers(pattern))
     if pattern.kind == "constant":
-        return np.full((hi - lo) // 8, np.uint64(pattern.seed & ALL) ^ flip)
+        return np.full((hi - lo) // 8, one)
     if pattern.kind == "address":
-        return np.arange(lo, hi, 8, dtype=np.uint64) ^ np.uint64(pattern.seed & ALL) ^ flip
+        return (np.arange(lo, hi, 8, dtype=np.uint64) - two) ^ one
     z = np.arange(lo // 8, hi // 8, dtype=np.uint64)
-    z += np.uint64((GOLDEN * (pattern.seed + 1)) & ALL)
+    if pattern.kind == "modulo":
+        return np.where(z % np.uint64(PERIOD) == one, two, ~two)
+    z += one
     z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX_1)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX_2)
-    return z ^ (z >> np.uint64(31)) ^ flip
+    return z ^ (z >> np.uint64(31)) ^ two
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """Where two patterns hold the same word: everywhere, or at a few byte addresses."""
+def moved(pattern: Pattern, by: int) -> Pattern:
+    """Return what a copy of `pattern` holds that lies `by` bytes further on.
 
-    everywhere: bool
-    at: Sequence[int] = ()
-
-
-def agreement(one: Pattern, other: Pattern, lo: int, hi: int) -> Agreement:
-    """Return where in [lo, hi) two patterns hold the same word, without walking the range.
-
-    Exact in closed form for equal kinds of equal inversion, and for every pair with a constant.
-    The rest (random against address, and random against another seed's inverse) has no closed
-    form: up to 2**20 words it is compared word by word, beyond that it is taken to differ
-    everywhere, wrong with a chance below words * 2**-64, which is 2**-28 for 512 GiB.
+    But for addresses it is a pattern from the origin 0 again, of another seed: a random sequence
+    that is shifted is the sequence of another state, and golden has an inverse.
     """
-    if one == other:
-        return Agreement(everywhere=True)
-    if one.kind != "constant" and other.kind == "constant":
-        one, other = other, one
-    if one.kind == other.kind and (one.kind != "random" or one.invert == other.invert):
-        # A difference of key (constant, address) or of state under a bijection (random).
-        flips = one.kind != "random" and one.invert != other.invert
-        key = (one.seed ^ other.seed ^ (ALL if flips else 0)) & ALL
-        return Agreement(everywhere=key == 0)
-    if one.kind == other.kind and (one.seed - other.seed) & ALL == 0:
-        return Agreement(everywhere=False)  # random against its own inverse
-    if one.kind == "constant":
-        return Agreement(everywhere=False, at=_met(word(one, 0), other, lo, hi))
-    if hi - lo > SCAN_WORDS * 8:
-        return Agreement(everywhere=False)
-    same = np.flatnonzero(words(one, lo, hi) == words(other, lo, hi))
-    return Agreement(everywhere=False, at=[lo + 8 * int(i) for i in same])
-
-
-def _met(value: int, pattern: Pattern, lo: int, hi: int) -> list[int]:
-    """Return the one address in [lo, hi), if any, at which `pattern` (no constant) is `value`."""
-    plain = value ^ (ALL if pattern.invert else 0)
-    if pattern.kind == "address":
-        address = (plain ^ pattern.seed) & ALL
-    else:
-        address = 8 * ((unmix(plain) - GOLDEN * (pattern.seed + 1)) & ALL)
-    return [address] if lo <= address < hi and address % 8 == 0 else []
+    check(pattern)
+    origin = pattern.origin + by
+    match pattern.kind:
+        case "constant":
+            return replace(pattern, origin=0)
+        case "random":
+            return replace(pattern, seed=(pattern.seed - origin // 8 * BACK) & ALL, origin=0)
+        case "modulo":
+            key, place = divmod(pattern.seed, PERIOD)
+            return replace(pattern, seed=PERIOD * key + (place + origin // 8) % PERIOD, origin=0)
+        case _:
+            return replace(pattern, origin=origin)

@@ -7,7 +7,8 @@ cell that nobody reaches any more keeps its faults to itself.
 A store goes: transition faults hold bits back, stuck bits are forced, an armed flip strikes, and
 last the coupling to other cells. A read forces stuck bits again (they may be younger than the
 content), decodes, and writes nothing back: a flipped bit is corrected, and counted, at every read
-until it is written.
+until it is written. Bits that leak are gone when their word has rested for too long; a store and
+a read both restore what is still there.
 """
 
 from dataclasses import dataclass, field
@@ -73,7 +74,25 @@ class FlipOnce:
     mask: int
 
 
-Fault = StuckBits | Uncorrectable | Transition | Coupling | AddressAlias | FlipOnce
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """The bits of `mask`, two or more of one word, are joined: where one is 0 all read as 0."""
+
+    address: int
+    mask: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """The bits of `mask` fall to those of `value` after `seconds` without an access."""
+
+    address: int
+    mask: int
+    seconds: float
+    value: int = 0
+
+
+Fault = StuckBits | Uncorrectable | Transition | Coupling | AddressAlias | FlipOnce | Bridge | Leak
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +119,7 @@ class Cell:
     written: int
     faults: list[Planted] = field(default_factory=list)  # in the order they were planted
     aggressive: list[Planted] = field(default_factory=list)  # couplings that start here
+    rested: float = 0.0  # seconds since the last access
 
 
 @dataclass(slots=True)
@@ -130,7 +150,7 @@ def check(fault: Fault) -> None:
         raise ValueError(msg)
     if isinstance(fault, AddressAlias):
         return
-    least = 2 if isinstance(fault, Uncorrectable) else 1
+    least = 2 if isinstance(fault, Uncorrectable | Bridge) else 1
     if not 0 < fault.mask <= CODE or fault.mask.bit_count() < least:
         msg = f"{fault} needs a mask of at least {least} of 72 bits"
         raise ValueError(msg)
@@ -148,6 +168,8 @@ class Cells:
         self.planted: list[Planted] = []
         self._aliases: dict[int, tuple[int, Planted]] = {}  # logical b to physical a
         self._meant: dict[int, int] = {}  # of aliased logical addresses: the word last written
+        self._leaks: list[tuple[Planted, Leak]] = []
+        self._touched: set[int] = set()  # every address that a fault was ever planted on
 
     def take(self, address: int, data: int) -> None:
         """Keep `address`, which holds `data`, as a cell from now on."""
@@ -157,6 +179,7 @@ class Cells:
         """Put `fault` on cells that were taken before."""
         planted = Planted(fault)
         self.planted.append(planted)
+        self._touched.update(addresses(fault))
         match fault:
             case Coupling():
                 self.cells[fault.aggressor].aggressive.append(planted)
@@ -166,16 +189,37 @@ class Cells:
                 self._aliases[fault.b] = (self._physical(fault.a), planted)
             case _:
                 self.cells[fault.address].faults.append(planted)
+        if isinstance(fault, Leak):
+            self._leaks.append((planted, fault))
         return planted
 
     def lift(self, planted: Planted) -> None:
         """Take a fault away again; what it did to the content stays. Its count stays readable."""
         self.planted.remove(planted)
+        self._leaks = [leak for leak in self._leaks if leak[0] is not planted]
         for cell in self.cells.values():
             for owned in (cell.faults, cell.aggressive):
                 if planted in owned:
                     owned.remove(planted)
         self._aliases = {b: to for b, to in self._aliases.items() if to[1] is not planted}
+
+    def healthy(self, address: int) -> bool:
+        """Whether no fault was ever planted on the cell: it only holds what a copy brought."""
+        return address not in self._touched
+
+    def drop(self, address: int) -> None:
+        """Keep `address` no longer as a cell; it is healthy."""
+        del self.cells[address]
+
+    def rest(self, seconds: float) -> None:
+        """Let time pass without an access, as those cells see it that have a leak."""
+        for address in {fault.address for _, fault in self._leaks}:
+            self.cells[address].rested += seconds
+        for planted, fault in self._leaks:
+            cell = self.cells[fault.address]
+            if cell.rested >= fault.seconds:
+                left = cell.code & ~fault.mask | fault.value & fault.mask
+                self._change(planted, cell, left)
 
     def store(self, address: int, data: int) -> None:
         """Write one word."""
@@ -185,7 +229,7 @@ class Cells:
         cell = self.cells[physical]
         old = cell.code
         cell.code = self._held(cell, encode(data) & self._bits)
-        cell.written = data
+        cell.written, cell.rested = data, 0.0
         for planted in tuple(cell.faults):
             if isinstance(planted.fault, FlipOnce):
                 cell.faults.remove(planted)
@@ -197,7 +241,7 @@ class Cells:
         """Read one word through SECDED, moving the counters."""
         physical = self._physical(address)
         cell = self.cells[physical]
-        cell.code = self._stuck(cell, cell.code)
+        cell.code, cell.rested = self._stuck(cell, cell.code), 0.0
         if self._meant.get(address, cell.written) != cell.written:
             for _, planted in self._aliases_of(physical):
                 planted.fired += 1
@@ -232,13 +276,17 @@ class Cells:
             code = taken
         return self._stuck(cell, code)
 
-    def _stuck(self, cell: Cell, code: int) -> int:
+    def _stuck(self, cell: Cell, code: int, *, counted: bool = True) -> int:
+        """Return what stuck and bridged bits make of `code`, in the order they were planted."""
         for planted in cell.faults:
             fault = planted.fault
+            forced = code
             if isinstance(fault, StuckBits | Uncorrectable):
                 forced = (code & ~fault.mask | fault.value & fault.mask) & self._bits
-                planted.fired += forced != code
-                code = forced
+            elif isinstance(fault, Bridge) and code & fault.mask != fault.mask & self._bits:
+                forced = code & ~fault.mask
+            planted.fired += counted and forced != code
+            code = forced
         return code
 
     def _couple(self, planted: Planted, changed: int) -> None:
@@ -252,10 +300,7 @@ class Cells:
             self._change(planted, victim, victim.code & ~fault.mask | fault.force & fault.mask)
 
     def _change(self, planted: Planted, cell: Cell, code: int) -> None:
-        """Let a fault change a stored word; stuck bits stay where they are."""
-        for other in cell.faults:
-            if isinstance(other.fault, StuckBits | Uncorrectable):
-                code = code & ~other.fault.mask | other.fault.value & other.fault.mask
-        code &= self._bits
+        """Let a fault change a stored word; stuck and bridged bits stay where they are."""
+        code = self._stuck(cell, code & self._bits, counted=False)
         planted.fired += code != cell.code
         cell.code = code

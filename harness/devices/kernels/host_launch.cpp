@@ -16,24 +16,24 @@ template <typename Kernel> static void grid(u64 blocks, u64 threads, Kernel kern
 }
 
 extern "C" void launch_fill(u64 blocks, u64 threads, u64* mem, u64 base, u64 words, u64 kind,
-                            u64 seed, u64 flip)
+                            u64 one, u64 two)
 {
-    grid(blocks, threads, [=] { fill(mem, base, words, kind, seed, flip); });
+    grid(blocks, threads, [=] { fill(mem, base, words, kind, one, two); });
 }
 
 extern "C" void launch_verify(u64 blocks, u64 threads, const u64* mem, u64 base, u64 words,
-                              u64 kind, u64 seed, u64 flip, u64* found)
+                              u64 kind, u64 one, u64 two, u64* found)
 {
-    grid(blocks, threads, [=] { verify(mem, base, words, kind, seed, flip, found); });
+    grid(blocks, threads, [=] { verify(mem, base, words, kind, one, two, found); });
 }
 
 extern "C" void launch_march(u64 blocks, u64 threads, u64* mem, u64 base, u64 words, u64 chunk,
-                             u64 up, u64 expect_kind, u64 expect_seed, u64 expect_flip,
-                             u64 write_kind, u64 write_seed, u64 write_flip, u64* found)
+                             u64 up, u64 expect_kind, u64 expect_one, u64 expect_two,
+                             u64 write_kind, u64 write_one, u64 write_two, u64* found)
 {
     grid(blocks, threads, [=] {
-        march(mem, base, words, chunk, up, expect_kind, expect_seed, expect_flip, write_kind,
-              write_seed, write_flip, found);
+        march(mem, base, words, chunk, up, expect_kind, expect_one, expect_two, write_kind,
+              write_one, write_two, found);
     });
 }
 

@@ -2,9 +2,9 @@
 // CuPy's RawModule), nvcc, and g++ behind host_shim.h, so CI runs the very lines that a GPU runs.
 //
 // Every parameter is 64 bits wide: a device pointer or an unsigned integer. `base` is the byte
-// address, in the memory under test, of mem[0]; words at byte address a are the function of
-// harness/devices/patterns.py: kind 0 constant, 1 address, 2 random; `flip` is xored in last.
-// mem is aligned to 32 bytes.
+// address, in the memory under test, of mem[0]. The word at a byte address is the function of
+// harness/devices/patterns.py, whose `numbers` gives (kind, one, two): kind 0 constant, 1 address,
+// 2 random, 3 modulo. mem is aligned to 32 bytes.
 //
 // Do reads reach the memory? __ldcv (ld.global.cv) keeps lines out of L1, so no SM answers from
 // its own cache. L2 is shared and cannot be bypassed; a pass over much more than L2 (50-126 MB)
@@ -15,15 +15,16 @@ typedef unsigned long long u64;
 
 #define KEPT 64  // mismatches that are kept in `found`
 
-static __device__ __forceinline__ u64 word(u64 kind, u64 seed, u64 flip, u64 address)
+static __device__ __forceinline__ u64 word(u64 kind, u64 one, u64 two, u64 address)
 {
-    if (kind == 0) return seed ^ flip;
-    if (kind == 1) return address ^ seed ^ flip;
+    if (kind == 0) return one;
+    if (kind == 1) return (address - two) ^ one;
+    if (kind == 3) return address / 8 % 20 == one ? two : ~two;
     // splitmix64: Steele, Lea, Flood, OOPSLA 2014
-    u64 z = address / 8 + 0x9E3779B97F4A7C15ull * (seed + 1);
+    u64 z = address / 8 + one;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-    return z ^ (z >> 31) ^ flip;
+    return z ^ (z >> 31) ^ two;
 }
 
 // found[0] counts mismatches, found[1] slots taken, then KEPT times (address, expected, actual).
@@ -47,29 +48,29 @@ static __device__ __forceinline__ u64 differs(u64* found, u64 address, u64 expec
 
 // Grid-stride by 16 bytes, the widest access of a thread: neighbouring lanes touch neighbouring
 // addresses. A last odd word is left to the first thread.
-extern "C" __global__ void fill(u64* mem, u64 base, u64 words, u64 kind, u64 seed, u64 flip)
+extern "C" __global__ void fill(u64* mem, u64 base, u64 words, u64 kind, u64 one, u64 two)
 {
     u64 first = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     u64 stride = (u64)gridDim.x * blockDim.x;
     for (u64 i = first; i < words / 2; i += stride) {
         ulonglong2 pair;
-        pair.x = word(kind, seed, flip, base + 16 * i);
-        pair.y = word(kind, seed, flip, base + 16 * i + 8);
+        pair.x = word(kind, one, two, base + 16 * i);
+        pair.y = word(kind, one, two, base + 16 * i + 8);
         ((ulonglong2*)mem)[i] = pair;
     }
-    if (first == 0 && words % 2) mem[words - 1] = word(kind, seed, flip, base + 8 * (words - 1));
+    if (first == 0 && words % 2) mem[words - 1] = word(kind, one, two, base + 8 * (words - 1));
 }
 
 static __device__ __forceinline__ u64 pair_differs(u64* found, u64 address, ulonglong2 pair,
-                                                   u64 kind, u64 seed, u64 flip)
+                                                   u64 kind, u64 one, u64 two)
 {
-    return differs(found, address, word(kind, seed, flip, address), pair.x) +
-           differs(found, address + 8, word(kind, seed, flip, address + 8), pair.y);
+    return differs(found, address, word(kind, one, two, address), pair.x) +
+           differs(found, address + 8, word(kind, one, two, address + 8), pair.y);
 }
 
 // As fill, but with two loads in flight for each thread: one load of 16 bytes each does not cover
 // the latency of an 8 TB/s memory.
-extern "C" __global__ void verify(const u64* mem, u64 base, u64 words, u64 kind, u64 seed, u64 flip,
+extern "C" __global__ void verify(const u64* mem, u64 base, u64 words, u64 kind, u64 one, u64 two,
                                   u64* found)
 {
     u64 first = (u64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -77,14 +78,14 @@ extern "C" __global__ void verify(const u64* mem, u64 base, u64 words, u64 kind,
     u64 pairs = words / 2, wrong = 0, i = first;
     const ulonglong2* m = (const ulonglong2*)mem;
     for (; i + stride < pairs; i += 2 * stride) {
-        ulonglong2 one = __ldcv(&m[i]), two = __ldcv(&m[i + stride]);
-        wrong += pair_differs(found, base + 16 * i, one, kind, seed, flip);
-        wrong += pair_differs(found, base + 16 * (i + stride), two, kind, seed, flip);
+        ulonglong2 here = __ldcv(&m[i]), there = __ldcv(&m[i + stride]);
+        wrong += pair_differs(found, base + 16 * i, here, kind, one, two);
+        wrong += pair_differs(found, base + 16 * (i + stride), there, kind, one, two);
     }
-    if (i < pairs) wrong += pair_differs(found, base + 16 * i, __ldcv(&m[i]), kind, seed, flip);
+    if (i < pairs) wrong += pair_differs(found, base + 16 * i, __ldcv(&m[i]), kind, one, two);
     if (first == 0 && words % 2) {
         u64 address = base + 8 * (words - 1);
-        wrong += differs(found, address, word(kind, seed, flip, address), __ldcv(&mem[words - 1]));
+        wrong += differs(found, address, word(kind, one, two, address), __ldcv(&mem[words - 1]));
     }
     if (wrong) atomicAdd(&found[0], wrong);
 }
@@ -96,8 +97,8 @@ extern "C" __global__ void verify(const u64* mem, u64 base, u64 words, u64 kind,
 // step of 8 bytes would fetch each sector four times from L2. The order holds inside a chunk;
 // coupling across chunks is not covered.
 extern "C" __global__ void march(u64* mem, u64 base, u64 words, u64 chunk, u64 up,
-                                 u64 expect_kind, u64 expect_seed, u64 expect_flip,
-                                 u64 write_kind, u64 write_seed, u64 write_flip, u64* found)
+                                 u64 expect_kind, u64 expect_one, u64 expect_two,
+                                 u64 write_kind, u64 write_one, u64 write_two, u64* found)
 {
     u64 lo = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * chunk;
     if (lo >= words) return;
@@ -118,9 +119,9 @@ extern "C" __global__ void march(u64* mem, u64 base, u64 words, u64 chunk, u64 u
         }
         for (u64 k = 0; k < n; k++) {
             u64 address = base + 8 * (at + k);
-            u64 expected = word(expect_kind, expect_seed, expect_flip, address);
+            u64 expected = word(expect_kind, expect_one, expect_two, address);
             wrong += differs(found, address, expected, actual[k]);
-            actual[k] = word(write_kind, write_seed, write_flip, address);
+            actual[k] = word(write_kind, write_one, write_two, address);
         }
         if (n == 4) {
             ulonglong2* m = (ulonglong2*)&mem[at];

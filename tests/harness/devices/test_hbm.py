@@ -52,9 +52,9 @@ def test_ranges_do_not_pile_up():
     hbm = Hbm(GIB)
     for i in range(1000):
         hbm.write(4096 * i, 4096 * (i + 1), OWN)
-    assert hbm._starts == [0, 4096 * 1000]
+    assert hbm._layout.starts == [0, 4096 * 1000]
     hbm.write(0, GIB, ZEROS)
-    assert hbm._starts == [0]
+    assert hbm._layout.starts == [0]
 
 
 @pytest.mark.parametrize("pattern", KINDS, ids=str)

@@ -12,6 +12,7 @@ import pytest
 
 from rackproof.harness.devices.emulated import cells, secded
 from rackproof.harness.devices.emulated.hbm import UNWRITTEN, Hbm
+from rackproof.harness.devices.patterns import KINDS as KINDS_OF
 from rackproof.harness.devices.patterns import word
 from rackproof.harness.devices.protocol import Pattern, Verified
 
@@ -20,6 +21,8 @@ KINDS = [
       for invert in (False, True)),
     *(Pattern("address", seed, invert) for seed in (0, 24) for invert in (False, True)),
     *(Pattern("random", seed, invert) for seed in (1, 2) for invert in (False, True)),
+    *(Pattern("modulo", seed, invert) for seed in (3, 44) for invert in (False, True)),
+    *(Pattern(kind, 1, origin=origin) for kind in KINDS_OF for origin in (16, -8)),
     UNWRITTEN,
 ]  # fmt: skip
 
@@ -76,6 +79,7 @@ class DenseMemory:
         self.faults = []
         self.aliases = {}
         self.spent = set()
+        self.rested = [0.0] * n
         self.corrected = self.uncorrected = 0
         self.incidents = []
 
@@ -89,6 +93,11 @@ class DenseMemory:
 
     def force(self, i):
         for fault in self.faults:
+            if isinstance(fault, cells.Bridge) and fault.address == 8 * i:
+                joined = [b for b in range(72 if self.ecc else 64) if fault.mask >> b & 1]
+                if not all(self.store_bits[i][b] for b in joined):
+                    for b in joined:
+                        self.store_bits[i][b] = 0
             if isinstance(fault, (cells.StuckBits, cells.Uncorrectable)) and fault.address == 8 * i:
                 for b in range(72):
                     if fault.mask >> b & 1:
@@ -128,8 +137,25 @@ class DenseMemory:
                     victim[b] = victim[b] ^ 1 if fault.force is None else fault.force >> b & 1
             self.force(fault.victim // 8)
 
+    def rest(self, seconds):
+        leaks = [fault for fault in self.faults if isinstance(fault, cells.Leak)]
+        for i in {fault.address // 8 for fault in leaks}:  # before it leaked it did not rest
+            self.rested[i] += seconds
+        for fault in leaks:
+            i = fault.address // 8
+            if self.rested[i] >= fault.seconds:
+                for b in range(72):
+                    if fault.mask >> b & 1:
+                        self.store_bits[i][b] = fault.value >> b & 1
+                self.force(i)
+
+    def copy(self, to, lo, hi):
+        for offset in range(0, hi - lo, 8):
+            self.set_word(to + offset, self.get_word(lo + offset))
+
     def set_word(self, address, data):
         i = self.cell(address)
+        self.rested[i] = 0.0
         before = self.store_bits[i]
         self.store_bits[i] = self.hold_back(i, encode(data))
         self.force(i)
@@ -138,6 +164,7 @@ class DenseMemory:
 
     def get_word(self, address):
         i = self.cell(address)
+        self.rested[i] = 0.0
         self.force(i)
         bits = self.store_bits[i]
         if not self.ecc:
@@ -192,50 +219,65 @@ def draw_fault(rng, words, hot):
         return sum(1 << b for b in rng.sample(range(72), rng.randint(least, 4)))
 
     a, b = rng.sample(hot, 2)
-    kind = rng.randrange(6)
-    if kind == 0:
-        return cells.StuckBits(address(), mask(), rng.getrandbits(72))
-    if kind == 1:
-        return cells.Uncorrectable(
-            address(), mask(2), rng.choice([0, 2**72 - 1, rng.getrandbits(72)])
-        )
-    if kind == 2:
-        return cells.Transition(address(), mask(), rng.random() < 0.5)
-    if kind == 3:
-        force = rng.choice([None, 0, 2**72 - 1])
-        return cells.Coupling(8 * a, 8 * b, mask(), force, rng.choice([0, 1 << rng.randrange(72)]))
-    if kind == 4:
-        return cells.AddressAlias(8 * a, 8 * b)
-    return cells.FlipOnce(address(), mask())
+    ends = rng.choice([0, 2**72 - 1])
+    drawn = rng.randrange(8)
+    return (
+        lambda: cells.StuckBits(address(), mask(), rng.getrandbits(72)),
+        lambda: cells.Uncorrectable(address(), mask(2), rng.choice([ends, rng.getrandbits(72)])),
+        lambda: cells.Transition(address(), mask(), rng.random() < 0.5),
+        lambda: cells.Coupling(
+            8 * a, 8 * b, mask(), rng.choice([None, ends]), rng.choice([0, 1 << rng.randrange(72)])
+        ),
+        lambda: cells.AddressAlias(8 * a, 8 * b),
+        lambda: cells.FlipOnce(address(), mask()),
+        lambda: cells.Bridge(address(), mask(2)),
+        lambda: cells.Leak(address(), mask(), rng.choice([1.0, 5.0]), ends),
+    )[drawn]()
 
 
 def plain(verified):
     return [(m.address, m.expected, m.actual) for m in verified.first]
 
 
+KINDS_OF_STEP = "write write verify march march again poke peek copy copy rest".split()
+
+
+def draw_copy(rng, words):
+    """Draw two ranges that are apart, the first one anywhere."""
+    length = rng.randrange(words // 2 + 1)
+    one = rng.randrange(words - 2 * length + 1)
+    other = rng.randrange(one + length, words - length + 1)
+    to, lo = rng.choice([(one, other), (other, one)])
+    return 8 * to, 8 * lo, 8 * (lo + length)
+
+
 def step(rng, sparse, dense, words):
     """Do one random operation on both; return what each saw."""
     lo, hi = sorted(8 * rng.randrange(words + 1) for _ in range(2))
-    kind = rng.choice(["write", "write", "verify", "march", "march", "again", "poke", "peek"])
+    kind = rng.choice(KINDS_OF_STEP)
     one, two = rng.choice(KINDS), rng.choice(KINDS)
-    if kind == "write":
-        return sparse.write(lo, hi, one), dense.write(lo, hi, one)
-    if kind == "poke":
-        content = rng.randbytes(hi - lo)
-        return sparse.poke(lo, content), dense.poke(lo, content)
-    if kind == "peek":
-        return sparse.peek(lo, hi - lo), dense.peek(lo, hi - lo)
-    if kind == "march":
-        up = rng.random() < 0.5
-        verified = sparse.march(lo, hi, up, one, two)
-        return verified, dense.march(lo, hi, up, one, two)
-    if kind == "again":  # what the burns do: verify what was just written
-        sparse.write(lo, hi, one)
-        dense.write(lo, hi, one)
-    return sparse.verify(lo, hi, one), dense.verify(lo, hi, one)
+    match kind:
+        case "copy":
+            work = "copy", draw_copy(rng, words)
+        case "rest":
+            work = "rest", (rng.choice([0.5, 1.0, 5.0]),)
+        case "poke":
+            work = "poke", (lo, rng.randbytes(hi - lo))
+        case "peek":
+            work = "peek", (lo, hi - lo)
+        case "march":
+            work = "march", (lo, hi, rng.random() < 0.5, one, two)
+        case "again":  # what the burns do: verify what was just written
+            sparse.write(lo, hi, one)
+            dense.write(lo, hi, one)
+            work = "verify", (lo, hi, one)
+        case _:
+            work = kind, (lo, hi, one)
+    name, arguments = work
+    return getattr(sparse, name)(*arguments), getattr(dense, name)(*arguments)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(250))
 def test_agrees_with_a_dense_memory(seed):
     rng = random.Random(seed)
     words, ecc = rng.choice([5, 40, 90]), rng.random() < 0.7

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.skipif(
 ALL = 2**64 - 1
 SAMPLE = [Pattern(kind, seed, invert) for kind in KINDS for seed in (0, 2**63 + 5)
           for invert in (False, True)]  # fmt: skip
+SAMPLE += [Pattern(kind, 46, invert=True, origin=at) for kind in KINDS for at in (4096, -40)]
 ZEROS, ONES = Pattern("constant"), Pattern("constant", invert=True)
 
 
@@ -149,6 +150,12 @@ def test_the_planes_agree_on_random_work():
             if rng.random() < 0.3:
                 host.write(lo, hi, one)
                 sparse.write(lo, hi, one)
+                continue
+            if rng.random() < 0.3 and size >= 256 and host._share % 32 == 0:
+                half = size // 64 * 32
+                to, start = rng.choice([(0, half), (half, 0)])
+                host.copy(to, start, start + half)
+                sparse.copy(to, start, start + half)
                 continue
             up = rng.random() < 0.5
             if rng.random() < 0.5:

@@ -1,6 +1,5 @@
-"""Patterns against their formula, each other, and the closed forms of where two of them agree."""
+"""Patterns against their formula, and what copies make of them."""
 
-import itertools
 import random
 
 import numpy as np
@@ -23,6 +22,9 @@ SAMPLE = [
     Pattern("random", 2),
     Pattern("random", 2, invert=True),
     Pattern("random", ALL),
+    *(Pattern("modulo", seed, invert) for seed in (0, 7, 20 * 5 + 7) for invert in (False, True)),
+    *(Pattern(kind, 33, False, 8 * 1003) for kind in patterns.KINDS),  # noqa: FBT003
+    Pattern("address", 8, True, -4096),  # noqa: FBT003
 ]
 
 
@@ -54,40 +56,6 @@ def test_invert_flips_every_bit():
         assert np.all(plain ^ patterns.words(Pattern(kind, 77, invert=True), 0, 800) == ALL)
 
 
-@pytest.mark.parametrize(("one", "other"), [*itertools.product(SAMPLE, SAMPLE)], ids=str)
-def test_agreement_is_what_a_dense_comparison_finds(one, other):
-    lo, hi = 64, 64 + 8 * 300
-    same = patterns.words(one, lo, hi) == patterns.words(other, lo, hi)
-    found = patterns.agreement(one, other, lo, hi)
-    assert found.everywhere == bool(same.all())
-    if not found.everywhere:
-        assert list(found.at) == [lo + 8 * int(i) for i in np.flatnonzero(same)]
-
-
-@pytest.mark.parametrize("pattern", [p for p in SAMPLE if p.kind != "constant"], ids=str)
-@pytest.mark.parametrize("invert", [False, True])
-def test_the_one_word_that_meets_a_constant_is_found(pattern, invert):
-    address = 200 * 2**30 + 8 * 12345
-    value = patterns.word(pattern, address) ^ (ALL if invert else 0)
-    constant = Pattern("constant", value, invert=invert)
-    whole = 0, 288 * 2**30
-    assert patterns.agreement(constant, pattern, *whole) == patterns.Agreement(
-        everywhere=False, at=[address]
-    )
-    assert patterns.agreement(pattern, constant, *whole).at == [address]
-    assert patterns.agreement(pattern, constant, 0, address).at == []
-    assert patterns.agreement(pattern, constant, address, address + 8).at == [address]
-    assert patterns.agreement(pattern, constant, address + 8, whole[1]).at == []
-
-
-def test_a_pair_without_closed_form_is_scanned_where_it_is_short():
-    # A constructed agreement: seed the address pattern so that it meets random at one word.
-    address, plain = 8 * 5000, Pattern("random", 9)
-    met = Pattern("address", patterns.word(plain, address) ^ address)
-    assert patterns.agreement(plain, met, 0, 8 * 10000).at == [address]
-    assert patterns.agreement(met, plain, 0, 8 * 10000).at == [address]
-
-
 @pytest.mark.parametrize(("lo", "hi"), [(4, 8), (0, 12), (16, 8), (-8, 8)])
 def test_a_bad_range_is_refused(lo, hi):
     with pytest.raises(ValueError, match="no range of 8-byte words"):
@@ -97,3 +65,45 @@ def test_a_bad_range_is_refused(lo, hi):
 def test_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match="'stripes'"):
         patterns.words(Pattern("stripes"), 0, 8)
+
+
+def test_a_pattern_that_begins_within_a_word_is_refused():
+    with pytest.raises(ValueError, match="begins at a word"):
+        patterns.check(Pattern("random", origin=4))
+
+
+def test_every_20th_word_is_the_others_inverse():
+    for seed in (3, 20 * 77 + 19):
+        dense = patterns.words(Pattern("modulo", seed), 0, 8 * 100)
+        every = np.arange(100) % 20 == seed % 20
+        assert len(set(dense[every].tolist())) == len(set(dense[~every].tolist())) == 1
+        assert int(dense[every][0]) ^ int(dense[~every][0]) == ALL
+    keys = {patterns.word(Pattern("modulo", 20 * key), 0) for key in range(50)}
+    assert len(keys) == 50
+
+
+@pytest.mark.parametrize("pattern", SAMPLE, ids=str)
+@pytest.mark.parametrize("by", [0, 8, 24 * 8, 2**37, -8 * 77])
+def test_a_copy_holds_what_was_copied(pattern, by):
+    lo = 8 * 1000
+    copied = patterns.moved(pattern, by)
+    same = patterns.words(pattern, lo, lo + 800)
+    assert np.array_equal(patterns.words(copied, lo + by, lo + by + 800), same)
+    assert pattern.kind == "address" or copied.origin == 0
+    assert patterns.moved(copied, -by) == patterns.moved(pattern, 0)
+
+
+@pytest.mark.parametrize("pattern", SAMPLE, ids=str)
+def test_an_origin_is_a_shift(pattern):
+    shifted = Pattern(pattern.kind, pattern.seed, pattern.invert, pattern.origin + 4096)
+    assert np.array_equal(
+        patterns.words(shifted, 8192, 9000), patterns.words(pattern, 4096, 9000 - 4096)
+    )
+
+
+@pytest.mark.parametrize(
+    ("to", "lo", "hi"), [(8, 0, 16), (0, 8, 24), (16, 0, 4), (88, 0, 16), (4, 16, 24)]
+)
+def test_a_copy_that_is_none_is_refused(to, lo, hi):
+    with pytest.raises(ValueError, match=r"overlap|no range"):
+        patterns.check_copy(to, lo, hi, 96)
