@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rackproof.harness.burns import gemm, health, inventory, memory, platform
+from rackproof.harness.burns import gemm, health, inventory, links, memory, platform
 from rackproof.harness.burns.base import LEVELS, Burn
 from rackproof.harness.errors import SpecError, nearest
 
@@ -10,8 +10,8 @@ PROBE = ("inventory", "health")
 # ids of the contract that this version does not have yet: named, so that nobody takes them for run
 LATER = (
     "memory.inversions8 memory.walking memory.modulo20 memory.fade memory.block "
-    "hbm.bandwidth copy.h2d copy.d2h copy.both link.pair "
-    "link.all link.collective power.steady power.step power.cap thermal.soak"
+    "hbm.bandwidth copy.h2d copy.d2h copy.both "
+    "power.steady power.step power.cap thermal.soak"
 ).split()
 
 
@@ -21,6 +21,7 @@ _ALL: tuple[Burn, ...] = (
     *platform.BURNS,
     *memory.BURNS,
     *gemm.BURNS,
+    *links.BURNS,
 )
 BURNS: dict[str, Burn] = {burn.id: burn for burn in _ALL}
 
