@@ -18,6 +18,11 @@ MEMORY_TOLERANCE = 0.01
 SPEED_TOLERANCE = 0.01
 # NVLink 5 counts bit errors by link; the generations before it count replays and CRC errors.
 BER_SINCE_NVLINK = 5
+# What is published of copies and all-reduces reaches 0.69 of the links' stated rate or more (GB200,
+# four GPUs: 663 of 956 GB/s). Below this share something is wrong with the whole rack, which the
+# median of its GPUs cannot show.
+LEAST_OF_LINKS = 0.6
+_OVER_LINKS = ("link.pair.rate", "link.all.rate", "link.collective.rate")
 # What a kernel counts only where the machine lets it: a virtual machine has none of it.
 HOST_COUNTERS = ("host.memory.uncorrected", "host.aer.fatal", "host.aer.nonfatal")
 LOCAL = "local"  # the file of a RackSpec of which nobody said what it ought to be
@@ -170,6 +175,19 @@ def _limit(metric: str, unit: str, constant: Constant, how: str) -> PlatformLimi
         low = value * (1 - SPEED_TOLERANCE)
         return PlatformLimit(metric, unit, f"0.99 x {value:g}: {source}", low=low)
     return PlatformLimit(metric, unit, source, low=value)
+
+
+def _over_links(spec: RackSpec) -> list[PlatformLimit]:
+    """Bound what crosses a GPU's NVLinks by their number and their speed, where both are firm."""
+    links, speed = (spec.sku.known(name) for name in ("nvlink_links", "nvlink_speed"))
+    if links is None or speed is None or not (links.firm and speed.firm):
+        return []
+    low = LEAST_OF_LINKS * float(links.value) * float(speed.value)
+    share = f"{LEAST_OF_LINKS:g} x {links.value} links x {speed.value} GB/s"
+    source = f"rackproof: {share}; {speed.tag}: {speed.source}"
+    if speed.confirmed:
+        source += f"; confirmed by {speed.confirmed}"
+    return [PlatformLimit(metric, "GB/s", source, low=low) for metric in _OVER_LINKS]
 
 
 def _shared_serial(constant: Constant) -> PlatformLimit:
