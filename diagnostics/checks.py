@@ -7,7 +7,6 @@ check and never pass it.
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -236,9 +235,7 @@ def all_checks(record: Record, limits: Limits) -> list[Check]:
     found = gather(record)
     head = record.head
     scale = Scale.of(head, limits, peer_limits(head, found))
-    settled: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for burn, subject, attempt in record.settled:
-        settled[burn, subject].add(attempt)
+    settled = record.finished()
     judged = {name for name, metric in metrics().items() if metric.judged}
     due = dict.fromkeys(key for key in owed(head) if key[2] in judged)
     extra = [key for key in found if key not in due and (key[2] in judged or silent(found[key]))]

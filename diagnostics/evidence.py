@@ -4,6 +4,7 @@ It is the seam between acting and judging: `judge` needs nothing else, so a run 
 with no hardware. Reading and writing the lines is reports' business.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,7 +38,9 @@ class Head:
     `switches` is how many NVSwitches each rack has (None: not said). `around` maps the sorts of
     what stands around the GPUs (nic, power, shelf, cooling) to the planned subjects; `skipped` maps
     burns that this rack cannot have to the reason; `metrics` are those that do not come with
-    rackproof, each as a plain table.
+    rackproof, each as a plain table. The plan is run in `rounds`, to fill `lasting` seconds;
+    `left_out` maps burns that did not fit into `budget` seconds to the reason; `allowed` are the
+    burns that may change settings of real GPUs.
     """
 
     rack: str
@@ -58,6 +61,11 @@ class Head:
     around: Mapping[str, Sequence[str]] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     metrics: Sequence[Mapping[str, Any]] = ()
+    rounds: int = 1
+    lasting: float | None = None
+    budget: float | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    allowed: Sequence[str] = ()
 
     def subjects(self, sort: str) -> list[str]:
         """Return the planned subjects of a sort of SORTS."""
@@ -93,7 +101,8 @@ Settled = tuple[str, str, int]
 class Record:
     """All that is known of a run. `settled` holds (check, subject, attempt) of finished attempts.
 
-    `ended` says that the run came to its end; `problems` what was wrong with the lines.
+    `ended` says that the run came to its end; `problems` what was wrong with the lines; `turns`
+    gives the round (from 1) of those attempts that were not of the first.
     """
 
     head: Head
@@ -101,6 +110,17 @@ class Record:
     settled: frozenset[Settled]
     ended: bool = True
     problems: Sequence[str] = ()
+    turns: Mapping[Settled, int] = field(default_factory=dict)
+
+    def finished(self) -> dict[tuple[str, str], set[int]]:
+        """Return the finished attempts by check and item; none while a round of it is still due."""
+        found: dict[tuple[str, str], set[int]] = defaultdict(set)
+        turns: dict[tuple[str, str], set[int]] = defaultdict(set)
+        for burn, item, attempt in self.settled:
+            found[burn, item].add(attempt)
+            turns[burn, item].add(self.turns.get((burn, item, attempt), 1))
+        rounds = self.head.rounds
+        return {key: done for key, done in found.items() if len(turns[key]) >= rounds}
 
 
 def gpu_of(subject: str) -> str:

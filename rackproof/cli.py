@@ -18,6 +18,12 @@ from rackproof.harness.errors import DeviceError, RackproofError
 from rackproof.reports.outlet import Outlet
 
 USAGE, UNKNOWN = 2, 3
+NOT_OF_PROBE = {
+    **dict.fromkeys(("level", "budget", "lasting")),
+    **dict.fromkeys(("only", "allowed"), ()),
+    "resume": False,
+    "workers": 1,
+}
 
 
 class Door(click.Group):
@@ -65,8 +71,12 @@ def _speak(body: dict[str, Any]) -> None:
     click.echo(json.dumps(body, indent=1, ensure_ascii=True))
 
 
-def _commas(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+def _commas(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    found = tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+    if values and not found:
+        msg = f"--{option.name}: names nothing; write burn ids, or leave it out"
+        raise click.UsageError(msg)
+    return found
 
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="one JSON object on stdout")
@@ -93,6 +103,9 @@ def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--limits", metavar="FILE", help="your limits, golden values, waivers (TOML)"),
         click.option("--expect", metavar="WHAT", help="gpus=72,driver=…,vbios=…, or a rack's name"),
         click.option("--out", metavar="DIR", help="run directory (rackproof-runs/<time>-<rack>)"),
+        click.option(
+            "--shared", is_flag=True, help="burn real GPUs on which other processes compute, too"
+        ),
         click.option("--alluredir", metavar="DIR", help="also write Allure results there"),
         click.option("--all", "everything", is_flag=True, help="show PASS checks too"),
         as_json_option,
@@ -110,7 +123,38 @@ def main() -> None:
 @_run_options
 @click.option("--level", default=None, metavar="LEVEL", help="quick (default), acceptance, soak")
 @click.option("--only", multiple=True, callback=_commas, metavar="ID,…", help="burns or families")
-@click.option("--resume", is_flag=True, help="go on with the run in --out")
+@click.option(
+    "--budget",
+    metavar="TIME",
+    help="device time, as in 20m or 1h30m: inventory and health, then one burn of each family,"
+    " then the others, as far as they fit; the plan shows what was left out. Runs that repeat"
+    " a failed burn come on top",
+)
+@click.option(
+    "--for",
+    "lasting",
+    metavar="TIME",
+    help="with --level soak: rounds of all burns, each in an order of its own, until this much"
+    " device time is over; a round that has begun is finished",
+)
+@click.option(
+    "--allow",
+    "allowed",
+    multiple=True,
+    callback=_commas,
+    metavar="ID,…",
+    help="burns that may change settings of real GPUs (power.cap: the power limit) and put them"
+    " back; without it they are UNKNOWN and nothing is touched. Emulated racks need no leave",
+)
+@click.option(
+    "-n",
+    "workers",
+    type=click.IntRange(1, 256),
+    default=1,
+    metavar="N",
+    help="worker processes for an emulated rack; the verdicts are the same",
+)
+@click.option("--resume", is_flag=True, help="go on with the run in --out, in the right round")
 def burn(**given: Any) -> int:
     """Burn RACK and judge it: a shipped name, a TOML file, or local."""
     from rackproof.fixtures import launch  # noqa: PLC0415 - each verb loads what it needs
@@ -124,7 +168,7 @@ def probe(**given: Any) -> int:
     """Read RACK without load, in seconds, and judge what it says."""
     from rackproof.fixtures import launch  # noqa: PLC0415
 
-    return launch.run("probe", {**given, "level": None, "only": (), "resume": False}, _speak)
+    return launch.run("probe", {**given, **NOT_OF_PROBE}, _speak)
 
 
 @main.command()

@@ -31,6 +31,21 @@ _OPTIONS = (
             "help": "only these burns or families",
         },
     ),
+    ("--rack-budget", {"metavar": "TIME", "help": "the best coverage that fits, as in 20m"}),
+    ("--rack-for", {"metavar": "TIME", "help": "with level soak: rounds until it is over"}),
+    (
+        "--rack-allow",
+        {
+            "metavar": "ID",
+            "action": "append",
+            "default": [],
+            "help": "let this burn change settings of real GPUs; it puts them back",
+        },
+    ),
+    (
+        "--rack-shared",
+        {"action": "store_true", "help": "burn real GPUs on which other processes compute"},
+    ),
     ("--rack-expect", {"metavar": "WHAT", "help": "what ought to be there: gpus=N,driver=V, RACK"}),
     ("--rack-resume", {"action": "store_true", "help": "go on with the run in --rack-out"}),
     ("--rack-verb", {"metavar": "VERB", "default": "burn", "help": "recorded: burn or probe"}),

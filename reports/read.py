@@ -23,6 +23,7 @@ from rackproof.reports import fields
 LINE = 1 << 24  # bytes; the longest line that is read, a run line of a very large rack included
 SHOWN = 20  # problems of one file that are told one by one
 LINKS = 1 << 10  # more NVLinks than any GPU has
+ROUNDS = 1 << 20  # more than any soak has
 CHECKS = 1 << 22  # more than any plan owes; the product of a forged line's lists is bounded by it
 
 
@@ -162,7 +163,12 @@ def _head(body: dict[str, Any]) -> Head:
         switches=_count(body, "switches", LINKS),
         around=_around(body),
         skipped=fields.words(body.get("skipped", {}), "skipped"),
-        metrics=own,
+        metrics=tuple(own),
+        rounds=fields.whole({"rounds": 1, **body}, "rounds", low=1, high=ROUNDS),
+        lasting=_seconds(body, "lasting"),
+        budget=_seconds(body, "budget"),
+        left_out=fields.words(body.get("left_out", {}), "left_out"),
+        allowed=fields.texts(body.get("allowed", []), "allowed"),
     )
     _bound(head)
     return head
@@ -170,6 +176,10 @@ def _head(body: dict[str, Any]) -> Head:
 
 def _count(body: dict[str, Any], key: str, high: int) -> int | None:
     return None if body.get(key) is None else fields.whole(body, key, high=high)
+
+
+def _seconds(body: dict[str, Any], key: str) -> float | None:
+    return None if body.get(key) is None else fields.finite(body[key], key)
 
 
 def _bound(head: Head) -> None:
@@ -261,6 +271,7 @@ class _Reading:
     head: Head | None = None
     seen: list[Seen] = field(default_factory=list)
     settled: set[Settled] = field(default_factory=set)
+    turns: dict[Settled, int] = field(default_factory=dict)
     ended: bool = False
 
     def take(self, body: dict[str, Any]) -> None:
@@ -275,9 +286,11 @@ class _Reading:
         elif kind in _SEEN:
             self.seen.append(_SEEN[kind](body))
         elif kind == "settled":
-            self.settled.add(
-                (fields.text(body, "check"), fields.text(body, "subject"), _attempt(body))
-            )
+            key = (fields.text(body, "check"), fields.text(body, "subject"), _attempt(body))
+            turn = fields.whole({"round": 1, **body}, "round", low=1, high=ROUNDS)
+            self.settled.add(key)
+            if turn > 1:
+                self.turns[key] = turn
         elif kind == "end":
             self.ended = True
         elif kind not in CONCLUDED:
@@ -310,6 +323,5 @@ def read_run(run: Path) -> Record:
         why = f" ({found[0]})" if found else ""
         msg = f"{folder}: no readable run line in its record{why}"
         raise RecordError(msg)
-    return Record(
-        reading.head, reading.seen, frozenset(reading.settled), reading.ended, tuple(found)
-    )
+    settled, problems = frozenset(reading.settled), tuple(found)
+    return Record(reading.head, reading.seen, settled, reading.ended, problems, reading.turns)

@@ -147,9 +147,10 @@ class RecordWriter:
             fields["when"] = fields.pop("at")
             self._put("event", fields)
 
-    def settled(self, check: str, subject: str, attempt: int) -> None:
-        """Say that one attempt of one burn on one subject is complete."""
-        self._put("settled", {"check": check, "subject": subject, "attempt": attempt})
+    def settled(self, check: str, subject: str, attempt: int, turn: int = 1) -> None:
+        """Say that one attempt of one burn on one subject is complete, and of which round."""
+        fields: dict[str, Any] = {"check": check, "subject": subject, "attempt": attempt}
+        self._put("settled", {**fields, "round": turn} if turn > 1 else fields)
 
     def conclusion(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Write what was judged: kind check, diagnosis or end."""

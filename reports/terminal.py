@@ -34,6 +34,7 @@ from rackproof.reports.words import (
     counted,
     failing,
     headline,
+    spoken,
     unknown,
     visible,
     waived,
@@ -115,10 +116,27 @@ def head(about: Head, out: Path, file: TextIO, plants: int = 0) -> None:
     page.console.print()
     for row in _plan(about):
         page.line(row, hang=" " * SUMMARY_AT)
-    seconds = sum(planned.seconds for planned in about.plan)
-    subjects = sum(_items(about).values())
-    page.line(f"{counted(subjects, 'item')} in all, {seconds:g} s of device time per GPU")
+    for title, burns in (("not on this rack", about.skipped), ("left out", about.left_out)):
+        for burn, why in burns.items():
+            page.line(f"{burn:<17} {title}: {why}", hang=" " * 18, style="yellow")
+    page.line(_length(about))
     file.flush()
+
+
+def _length(about: Head) -> str:
+    """Say how much it is: items, rounds, device time of one GPU, and what was asked for."""
+    seconds = sum(planned.seconds for planned in about.plan)
+    text = counted(sum(_items(about).values()), "item")
+    if about.lasting is not None or about.rounds > 1:
+        text += f" in each of {counted(about.rounds, 'round')}"
+    else:
+        text += " in all"
+    text += f", {spoken(seconds * about.rounds)} of device time per GPU"
+    if about.lasting is not None:
+        text += f", for {spoken(about.lasting)} in rounds that are each shuffled anew"
+    elif about.budget is not None:
+        text += f", the best that fits into {spoken(about.budget)}"
+    return text
 
 
 def _items(about: Head) -> dict[str, int]:
@@ -156,7 +174,10 @@ class Progress:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Prepare for all items of the plan, or for so many; nothing is drawn yet."""
-        self._total = about if isinstance(about, int) else sum(_items(about).values())
+        if isinstance(about, int):
+            self._total = about
+        else:
+            self._total = sum(_items(about).values()) * about.rounds
         self._file = file or sys.stderr
         self._clock = clock
         self._began = clock()
@@ -168,9 +189,9 @@ class Progress:
         self._began = self._clock()
         return self
 
-    def advance(self, what: str, subject: str = "") -> None:
-        """Say that one item is done; `what` and `subject` name it."""
-        self._done += 1
+    def advance(self, what: str, subject: str = "", items: int = 1) -> None:
+        """Say that one item (or so many) is done; `what` and `subject` name it."""
+        self._done += items
         if not self._file.isatty():
             return
         if self._bar is None and self._clock() - self._began > PATIENCE:

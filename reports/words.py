@@ -64,6 +64,17 @@ _SPACES = frozenset(
 )
 
 
+def spoken(seconds: float) -> str:
+    """Return a time as a person says it: ``90 s``, ``20 min``, ``1 h 30 min``."""
+    if seconds < 120:  # noqa: PLR2004 - below two minutes seconds say more
+        return f"{seconds:g} s"
+    minutes = round(seconds / 60)
+    hours, rest = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes} min"
+    return f"{hours} h {rest} min" if rest else f"{hours} h"
+
+
 def visible(text: str, longest: int = LONGEST) -> str:
     """Return `text` with what cannot be printed as ⟨U+XXXX⟩, and cut after `longest`."""
     cut = len(text) - longest

@@ -28,6 +28,7 @@ __all__ = [
     "connect_local",
     "emulated_driver",
     "local_spec",
+    "renew",
 ]
 
 STATE = "driver.state"
@@ -35,21 +36,40 @@ DRIVER_MARK = "-rackproof-emulated"
 """What the version of an emulated driver ends with, so that every tool prints it."""
 
 
-def connect(spec: RackSpec, *, seed: int = 0, state_dir: Path | None = None) -> Bench:
+def connect(
+    spec: RackSpec, *, seed: int = 0, state_dir: Path | None = None, shared: bool = False
+) -> Bench:
     """Return the bench of a rack: emulated, or this machine's GPUs in the slots of `spec`.
 
     `state_dir` takes the emulated driver's state file; a folder of our own, deleted at close(),
-    where there is none. Raises NotPresent without a driver (or, emulated, without a compiler), and
+    where there is none. `shared` allows other processes on real GPUs. Raises NotPresent without a driver (or, emulated, without a compiler), and
     SpecError for a rack that cannot be emulated.
     """
     if not spec.emulated:
-        return Bench(spec, Driver.open(None, None), real.RealBacking())
+        return Bench(spec, Driver.open(None, None), real.RealBacking(shared=shared))
     backing = Emulated(spec, seed, state_dir)
     try:
         return Bench(spec, Driver.open(backing.library, backing.state), backing)
     except BaseException:
         backing.close()
         raise
+
+
+def renew(bench: Bench, *, seed: int) -> bool:
+    """Put an emulated rack afresh behind a bench; return False, and do nothing, on real GPUs.
+
+    Raises as `connect`; the bench is closed then.
+    """
+    if not bench.spec.emulated:
+        return False
+    bench.close()
+    backing = Emulated(bench.spec, seed, None)
+    try:
+        bench.take(Driver.open(backing.library, backing.state), backing)
+    except BaseException:
+        backing.close()
+        raise
+    return True
 
 
 def connect_local(expect: RackSpec | None = None, *, shared: bool = False) -> Bench:

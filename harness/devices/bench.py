@@ -53,18 +53,25 @@ class Bench:
     def __init__(self, spec: RackSpec, driver: Driver, backing: Backing) -> None:
         """Take over an open driver and ask it who is there; raises DeviceError."""
         self.spec = spec
-        self.backing = backing
         self.source = spec.source
-        self.driver_version = driver.version
         self.hosts: tuple[str, ...] = tuple(tray.host for tray in spec.trays)
         self.links = spec.links
         self.counted = not spec.emulated and spec.file == LOCAL
+        self._gpus = {gpu.subject: gpu for gpu in spec.gpus}
+        self.take(driver, backing)
+
+    def take(self, driver: Driver, backing: Backing) -> None:
+        """Take over another driver and what stands behind it, in place of those that were closed.
+
+        Raises DeviceError.
+        """
+        self.backing = backing
+        self.driver_version = driver.version
         self.devices: dict[str, Device] = {}
         self.unexpected: list[Identity] = []
         self._driver = driver
         self._identities: dict[str, Identity] = {}
         self._telemetry: dict[str, NvmlTelemetry] = {}
-        self._gpus = {gpu.subject: gpu for gpu in spec.gpus}
         self.scan()
 
     @property
