@@ -1,11 +1,14 @@
 """An emulated driver of 72 healthy GPUs in 18 trays, filled by hand: no rack is involved."""
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pynvml
 import pytest
 
+from rackproof.harness.devices import cupy_call
 from rackproof.harness.devices.emulated.driver import EmulatedDriver, matching_library
 from rackproof.harness.devices.nvml import Driver, NvmlTelemetry
 
@@ -88,3 +91,35 @@ def gpu(driver: Driver) -> Iterator[NvmlTelemetry]:
     telemetry = NvmlTelemetry(driver, driver.handles()[5], "rack0/tray01/gpu1")
     yield telemetry
     telemetry.close()
+
+
+@pytest.fixture(scope="session")
+def stand_in() -> Any:
+    """CuPy's stand-in, the module beside this file."""
+    path = Path(__file__).with_name("cupy_stand_in.py")
+    spec = importlib.util.spec_from_file_location("cupy_stand_in", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def machine(
+    stand_in: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Any:
+    """Two cards of 300 MiB behind a stand-in for CuPy that importlib finds."""
+    folder = tmp_path_factory.getbasetemp()
+    cards = [stand_in.Card(300 * stand_in.MIB, 128 * stand_in.MIB) for _ in range(2)]
+    machine = stand_in.Machine(cards, folder)
+    modules, real = machine.modules(), importlib.import_module
+    found = lambda name: modules[name] if name in modules else real(name)  # noqa: E731
+    monkeypatch.setattr(cupy_call.importlib, "import_module", found)
+    return machine
+
+
+@pytest.fixture
+def card(machine: Any) -> Any:
+    """The first of its cards."""
+    return machine.cards[0]

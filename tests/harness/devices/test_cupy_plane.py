@@ -1,19 +1,18 @@
 """What CupyPlane asks of CuPy, on a stand-in whose device memory is the host's.
 
-The stand-in has CuPy's calls and nothing of its speed: allocations of a limited memory, kernels by
-the C++ build of the same text, and a column-major gemmEx that reads A and B through their
-pointers. The real thing is tested by tests/contract, where there is a GPU.
+The real thing is tested by tests/contract, where there is a GPU.
 """
 
 import ctypes
-import types
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
 
-from rackproof.harness.devices import cupy_plane, host_plane
+from rackproof.harness.devices import cupy_call, cupy_plane
 from rackproof.harness.devices.cupy_plane import MIB, CupyPlane, available
-from rackproof.harness.devices.kernel_plane import Chunk
+from rackproof.harness.devices.kernel_plane import KERNELS, Chunk
 from rackproof.harness.devices.precisions import rounded
 from rackproof.harness.devices.protocol import Mismatch, Pattern
 from rackproof.harness.errors import DeviceError, Lost, NotPresent, Unsupported
@@ -21,140 +20,20 @@ from rackproof.harness.errors import DeviceError, Lost, NotPresent, Unsupported
 OWN = Pattern("address", 3)
 
 
-class Array(np.ndarray):
-    @property
-    def data(self):
-        return types.SimpleNamespace(ptr=self.ctypes.data)
-
-
-class CudaError(RuntimeError):
-    def __init__(self, status):
-        super().__init__(f"cuda error {status}")
-        self.status = status
-
-
-class Memory:
-    def __init__(self, card, size):
-        if size > card.largest or size > card.free:
-            raise CudaError(2)
-        self.card, self.size = card, size
-        self.buffer = np.empty(size // 8 + 4, dtype=np.uint64)
-        self.ptr = self.buffer.ctypes.data + -self.buffer.ctypes.data % 32
-        card.free -= size
-
-    def __del__(self):
-        if hasattr(self, "card"):
-            self.card.free += self.size
-
-
-def read(pointer, kind, rows, columns):
-    dtype = {0: np.float32, 2: np.float16, 14: np.uint16}[kind]
-    raw = ctypes.string_at(pointer, rows * columns * np.dtype(dtype).itemsize)
-    x = np.frombuffer(raw, dtype=dtype).reshape(rows, columns, order="F")
-    return (x.astype(np.uint32) << 16).view(np.float32) if kind == 14 else x.astype(np.float32)
-
-
-class Card:
-    """One GPU with `free` bytes, of which no allocation may exceed `largest`."""
-
-    def __init__(self, free, largest):
-        self.free, self.largest = free, largest
-        self.breaks = None  # an error that the next kernel raises
-        self.computes = []
-
-    def gemm(self, *arguments):
-        _, _, _, m, n, k, _, a, a_kind, lda, b, b_kind, ldb, _, c, c_kind, ldc, compute, _ = (
-            arguments
-        )
-        assert (c_kind, lda, ldb, ldc) == (0, m, k, m)
-        product = read(a, a_kind, m, k) @ read(b, b_kind, k, n)
-        raw = np.asfortranarray(product).tobytes(order="F")
-        ctypes.memmove(c, raw, len(raw))
-        self.computes.append((a_kind, compute))
-
-    def kernel(self, name):
-        def launch(grid, block, values):
-            if self.breaks is not None:
-                raise self.breaks
-            words = (*grid, *block, *values)
-            function = getattr(host_plane.library(), f"launch_{name}")
-            function.restype = None
-            function(*(ctypes.c_uint64(int(word)) for word in words))
-
-        return launch
-
-    def module(self):
-        cupy = types.ModuleType("cupy")
-        cupy.__dict__.update({k: v for k, v in vars(np).items() if not k.startswith("__")})
-        cupy.asarray = lambda x: np.asarray(x).view(Array)
-        cupy.ascontiguousarray = lambda x: np.ascontiguousarray(x).view(Array)
-        cupy.empty = lambda shape, dtype: np.empty(shape, dtype).view(Array)
-        cupy.zeros = lambda shape, dtype: np.zeros(shape, dtype).view(Array)
-        cupy.asnumpy = np.array
-        cupy.RawModule = lambda code, options: types.SimpleNamespace(
-            code=code, options=options, get_function=self.kernel
-        )
-        cupy.get_default_memory_pool = lambda: types.SimpleNamespace(free_all_blocks=lambda: None)
-        cupy.cuda = self.cuda()
-        return cupy
-
-    def cuda(self):
-        class Device:
-            attributes = types.MappingProxyType({"MultiProcessorCount": 1})
-
-            def __init__(self, index): ...
-            def __enter__(self): ...
-            def __exit__(self, *_): ...
-            def use(self): ...
-
-        class Event:
-            def record(self): ...
-            def synchronize(self): ...
-
-        out_of_memory = type("OutOfMemoryError", (MemoryError,), {})
-        compile_exception = type("CompileException", (Exception,), {})
-        space = types.SimpleNamespace
-        return space(
-            Device=Device,
-            Event=Event,
-            Memory=lambda size: Memory(self, size),
-            memory=space(OutOfMemoryError=out_of_memory),
-            compiler=space(CompileException=compile_exception),
-            cublas=space(CUBLAS_OP_N=0, gemmEx=self.gemm, setMathMode=lambda *_: None),
-            runtime=space(
-                CUDARuntimeError=CudaError,
-                getDeviceCount=lambda: 1,
-                memGetInfo=lambda: (self.free, self.free),
-            ),
-            is_available=lambda: True,
-            get_cublas_handle=lambda: 1,
-            get_current_stream=lambda: space(synchronize=lambda: None),
-            get_elapsed_time=lambda *_: 10.0,
-        )
-
-
-@pytest.fixture
-def card(monkeypatch):
-    card = Card(free=300 * MIB, largest=128 * MIB)
-    modules = {"cupy": card.module()}
-    monkeypatch.setattr(cupy_plane.importlib, "import_module", modules.__getitem__)
-    return card
-
-
-def test_without_cupy_there_is_no_plane(monkeypatch):
+def test_without_cupy_there_is_no_plane_and_no_gpu_is_accused(monkeypatch):
     def missing(name):
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(cupy_plane.importlib, "import_module", missing)
+    monkeypatch.setattr(cupy_call.importlib, "import_module", missing)
     assert not available()
-    with pytest.raises(NotPresent, match="gpu-cuda12"):
+    with pytest.raises(DeviceError, match="gpu-cuda12") as caught:
         CupyPlane(0)
+    assert not isinstance(caught.value, NotPresent)  # the GPU is there, CuPy is not
 
 
-def test_an_unknown_gpu_is_not_present(card):
-    assert card.free
-    with pytest.raises(NotPresent, match="no GPU 1"):
-        CupyPlane(1)
+def test_an_unknown_gpu_is_not_present(machine):
+    with pytest.raises(NotPresent, match="no GPU 2"):
+        CupyPlane(len(machine.cards))
 
 
 def test_claim_takes_what_there_is_in_chunks_and_release_gives_it_back(card):
@@ -186,7 +65,7 @@ def test_memory_work_crosses_chunks(card):
     found = plane.march(0, 6144, False, OWN, Pattern("constant"))  # noqa: FBT003 - the seam's
     assert found.first == (Mismatch(4104, 4104 ^ 3, 1),)
     assert plane.verify(0, 6144, Pattern("constant")).miscompares == 0
-    assert card.breaks is None
+    assert card.breaks == {}
 
 
 @pytest.mark.parametrize(
@@ -207,17 +86,57 @@ def test_products_are_row_major_in_the_asked_type(card, precision, path):
     assert len(card.computes) == 1 + 3 + 6
 
 
-def test_fp8_is_unsupported(card):
+def test_fp8_is_unsupported_and_says_why(card):
     assert card.free
-    with pytest.raises(Unsupported, match="fp8"):
+    with pytest.raises(Unsupported, match="no fp8 products: they need cublasLt"):
         CupyPlane(0).order("fp8")
 
 
 @pytest.mark.parametrize(("status", "kind"), [(719, DeviceError), (999, Lost), (46, Lost)])
-def test_what_cuda_raises_becomes_a_device_error(card, status, kind):
+def test_what_cuda_raises_becomes_a_device_error(stand_in, card, status, kind):
     plane = CupyPlane(0)
     plane.claim()
-    card.breaks = CudaError(status)
+    card.breaks["fill"] = stand_in.CudaError(status)
     with pytest.raises(DeviceError, match=f"launch fill: cuda error {status}") as caught:
         plane.write(0, 64, OWN)
     assert type(caught.value) is kind
+
+
+def test_an_allocation_that_does_not_fit_says_how_much(card):
+    plane = CupyPlane(0)
+    with pytest.raises(DeviceError, match="129 MiB"):
+        plane.memory(129 * MIB)
+    kept = plane.memory(MIB)
+    assert card.free == 299 * MIB
+    del kept
+    assert card.free == 300 * MIB
+
+
+def test_work_happens_on_the_planes_own_gpu(machine):
+    plane = CupyPlane(1)
+    kept = plane.memory(MIB)
+    assert [card.free // MIB for card in machine.cards] == [300, 299]
+    plane.sow(kept.ptr, MIB, seed=5)
+    assert plane.wrong(kept.ptr, MIB, seed=5) == 0
+    assert plane.wrong(kept.ptr, MIB, seed=6) == MIB // 8
+    ctypes.c_uint64.from_address(kept.ptr + 80).value ^= 1
+    assert plane.wrong(kept.ptr, MIB, seed=5) == 1
+    assert machine.index == 0  # and leaves the thread's current one as it was
+    assert plane.xp is not None
+    assert machine.index == 1
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_nvcc_takes_every_text(arch, tmp_path):
+    assert {f"{name}.cu" for name in ("memory", "stream")} == {p.name for p in KERNELS.glob("*.cu")}
+    for name in ("memory", "stream"):
+        built = tmp_path / f"{name}.cubin"
+        command = ["nvcc", f"-arch={arch}", "-std=c++11", "-cubin", "-o", str(built)]
+        done = subprocess.run(
+            [*command, str(KERNELS / f"{name}.cu")], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    assert cupy_plane.STREAM_KERNELS
+    for kernel in cupy_plane.STREAM_KERNELS:
+        assert kernel.encode() in (tmp_path / "stream.cubin").read_bytes()
