@@ -249,7 +249,7 @@ class NvmlTelemetry:
     def throttled(self, reason: str) -> float:
         """Return the seconds spent so far with the clocks held down for `reason`, cumulative.
 
-        `reason` is ``sw_thermal``, ``hw_thermal`` or ``power_brake``. Raises Unsupported where
+        `reason`: ``sw_power``, ``sw_thermal``, ``hw_thermal``, ``power_brake``. Raises Unsupported where
         this driver version has no such counter, DeviceError where it has something else there.
         """
         field = self.driver.fields.get(f"throttled.{reason}")

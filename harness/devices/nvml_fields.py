@@ -35,6 +35,8 @@ _SMOOTHING = (
 )
 _THROTTLED = ("throttled.sw_thermal", "throttled.hw_thermal", "throttled.power_brake")
 _FIRST = 251
+_SETTLED = {"throttled.sw_power": pynvml.NVML_FI_DEV_PERF_POLICY_POWER}
+"""What has had the same id in every driver."""
 
 _NO_VALUE = frozenset({0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF})
 """What the driver writes where it has no value; never a number to us."""
@@ -60,15 +62,16 @@ _MEMBER = {
 
 
 def field_ids(driver_version: str) -> Mapping[str, int]:
-    """Return name -> field id for the fields whose ids moved, as `driver_version` numbers them.
+    """Return name -> field id for counters and the fields whose ids moved, by `driver_version`.
 
-    Names: ``throttled.sw_thermal``, ``throttled.hw_thermal``, ``throttled.power_brake`` (ns,
-    cumulative) and ``smoothing.…``. A name that this driver does not have is absent; a version
-    that cannot be read has none of them, for a wrong id gives a wrong number and no error.
+    Names: ``throttled.sw_power``, which never moved, ``throttled.sw_thermal``,
+    ``throttled.hw_thermal``, ``throttled.power_brake`` (all ns, cumulative) and ``smoothing.…``.
+    A name that this driver does not have is absent; of a version that cannot be read only what
+    never moved is there, for a wrong id gives a wrong number and no error.
     """
     found = re.match(r"(\d+)\.(\d+)", driver_version)
     if found is None:
-        return {}
+        return dict(_SETTLED)
     version = (int(found[1]), int(found[2]))
     smoothing = [f"smoothing.{name}" for name in _SMOOTHING]
     if version >= (580, 82):
@@ -79,7 +82,8 @@ def field_ids(driver_version: str) -> Mapping[str, int]:
         order = smoothing
     else:
         order = []
-    return {name: _FIRST + place for place, name in enumerate(order) if name}
+    moved = {name: _FIRST + place for place, name in enumerate(order) if name}
+    return _SETTLED | moved
 
 
 def number(value: float, what: str) -> float:

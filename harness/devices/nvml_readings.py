@@ -147,6 +147,17 @@ def _power(handle: Handle) -> float:
     return number(pynvml.nvmlDeviceGetPowerUsage(handle), "power") / 1000
 
 
+def _power_now(handle: Handle) -> float:
+    """Return the power right now in W; no call stands in for this field, for calls average."""
+    return value(handle, pynvml.NVML_FI_DEV_POWER_INSTANT) / 1000
+
+
+def _limit_gap(handle: Handle) -> float:
+    """Return by how many W the limit in force is below the one that was asked for."""
+    limits = power_limits(handle)
+    return max(0.0, limits["requested"] - limits["current"])
+
+
 _RECOVERY = dict(
     enumerate(
         (
@@ -218,6 +229,10 @@ GPU: dict[str, Reading] = {
     "fabric.health": nvml_fabric.health,
     "fabric.clique": nvml_fabric.clique,
     "power.average": _power,
+    "power.instant": _power_now,
+    "power.energy": _count(pynvml.nvmlDeviceGetTotalEnergyConsumption, per=1000),
+    "power.limit": lambda handle: power_limits(handle)["current"],
+    "power.limit.gap": _limit_gap,
     "clock.sm": _count(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
 }
 
@@ -272,11 +287,29 @@ _LIMITS = {
 
 
 def power_limits(handle: Handle) -> dict[str, float]:
-    """Return the limits in W under the names of nvml.PowerLimits; raises NVMLError."""
+    """Return the limits in W under the names of nvml.PowerLimits; raises NVMLError.
+
+    A driver that has no such fields is asked by the older calls.
+    """
     limits = {}
     answers = values(handle, [(field, 0) for field in _LIMITS.values()])
     for name, found in zip(_LIMITS, answers, strict=True):
         if isinstance(found, pynvml.NVMLError):
+            if found.value == pynvml.NVML_ERROR_NOT_SUPPORTED:
+                return _limits_by_calls(handle)
             raise found
         limits[name] = number(found, f"{name} power limit") / 1000
     return limits
+
+
+def _limits_by_calls(handle: Handle) -> dict[str, float]:
+    """Return the limits by the calls that are older than the fields; the board enforces."""
+    low, high = pynvml.nvmlDeviceGetPowerManagementLimitConstraints(handle)
+    found = {
+        "current": pynvml.nvmlDeviceGetEnforcedPowerLimit(handle),
+        "requested": pynvml.nvmlDeviceGetPowerManagementLimit(handle),
+        "default": pynvml.nvmlDeviceGetPowerManagementDefaultLimit(handle),
+        "low": low,
+        "high": high,
+    }
+    return {name: number(watts, f"{name} power limit") / 1000 for name, watts in found.items()}

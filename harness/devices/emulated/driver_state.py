@@ -74,6 +74,7 @@ _SENSOR_OF = {
     "nvlink": Sensor.NVLINK,
     "pcie": Sensor.PCIE,
     "power": Sensor.POWER,
+    "power.energy": Sensor.ENERGY,
     "recovery": Sensor.RECOVERY,
     "remap": Sensor.REMAP,
     "sram": Sensor.SRAM,

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from rackproof.harness.clock import VirtualClock
 from rackproof.harness.devices.emulated import physics
+from rackproof.harness.devices.emulated.bus import bus
 from rackproof.harness.devices.emulated.compute import OutputFault
 from rackproof.harness.devices.emulated.draw import Noise
 from rackproof.harness.devices.emulated.driver_state import (
@@ -102,8 +103,10 @@ class EmulatedGpu:
         self.noise = Noise(seed, gpu.subject)
         self.die = physics.Die(_part(spec, row))
         self.rates = _rates(spec, birth.spread)
+        self.bus = bus(spec, int(row["pcie_gen_max"]), int(row["pcie_width_max"]))
         self.slow = 1.0
         self.load = 0.0
+        self.keeps_limit = True
         self.errs: Erring | None = None
         self.effects: list[Effect] = []
         self.post: Post | None = None
@@ -179,6 +182,7 @@ class EmulatedGpu:
                 self._enforce_limit()
                 done += self.die.advance(step, utilisation) * self.slow * step
                 self.clock.advance(step)
+                self.hbm.rest(step)
                 left -= step
             for effect in self.effects:
                 effect.passed(self.clock.now(), step, utilisation)
@@ -222,11 +226,17 @@ class EmulatedGpu:
         self.die.rest()
         self.sync()
 
-    def _enforce_limit(self) -> None:
+    @property
+    def limit(self) -> float:
+        """The power limit that the driver says is in force, W."""
         row = self.row
         limit = min(int(row["limit_requested_mw"]), int(row["limit_max_mw"]))
         outside = int(row["limit_out_of_band_mw"])
-        self.die.limit = (min(limit, outside) if outside else limit) / 1000.0
+        return (min(limit, outside) if outside else limit) / 1000.0
+
+    def _enforce_limit(self) -> None:
+        if self.keeps_limit:
+            self.die.limit = self.limit
 
     # --- readings ----------------------------------------------------------------------------
 
@@ -245,12 +255,14 @@ class EmulatedGpu:
         busy = die.utilisation > 0.0
         row["util_gpu"] = row["util_memory"] = round(100.0 * die.utilisation)
         row["pstate"] = 0
+        row["pcie_gen"] = self.bus.generation(busy=busy)
         row["event_reasons"] = (
             (0 if busy else IDLE)
             | (POWER_CAP if die.capped else 0)
             | (SLOWDOWN | THERMAL if die.throttled else 0)
             | (SLOWDOWN | BRAKE if die.brake else 0)
         )
+        row["throttled_power_ns"] = round(die.capped_seconds * 1e9)
         row["throttled_hw_thermal_ns"] = round(die.throttled_seconds * 1e9)
         row["throttled_thermal_ns"] = row["throttled_hw_thermal_ns"]
         row["throttled_brake_ns"] = round(die.braked_seconds * 1e9)

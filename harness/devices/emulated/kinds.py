@@ -9,6 +9,8 @@ from rackproof.harness.devices.emulated import (
     planted,
     planted_links,
     planted_memory,
+    planted_pcie,
+    planted_power,
     planted_site,
 )
 from rackproof.harness.devices.emulated.strikes import Kind, SiteKind
@@ -16,6 +18,8 @@ from rackproof.harness.devices.emulated.strikes import Kind, SiteKind
 KINDS: Mapping[str, Kind] = {
     **planted.KINDS,
     **planted_memory.KINDS,
+    **planted_pcie.KINDS,
+    **planted_power.KINDS,
     **planted_links.KINDS,
 }
 SITES: Mapping[str, SiteKind] = planted_site.KINDS

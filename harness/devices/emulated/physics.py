@@ -6,17 +6,22 @@ for a constant load, so an advance of an hour costs what an advance of a millise
 two halves give what the whole gives.
 
     power        P_ss = P_idle + (P_max - P_idle) x share,  dP/dt = (P_ss - P) / tau_p
+    limit        P_ss <= a ceiling that follows the power limit (governor.py)
     heat         R C dT/dt = T_coolant + R P - T            (one node: the die)
     slowdown     at T_slowdown the clocks are regulated so that the die stays there
     speed        (share / asked share) ^ gamma
+    no coolant   the node takes in the coolant that stands in its plate: more C, and a high R
 
-Marks: [s] read in a public source, [a] our assumption. Caps that lag, steps and stores are not
-modelled here; a power limit acts at once.
+Marks: [s] read in a public source, [c] computed in a prototype, [a] our assumption. Not modelled:
+stores, shelves and breakers between the GPUs and the mains, leakage that grows with heat, and the
+shutdown of a die that cannot be held at its slowdown temperature.
 """
 
 import math
 from collections import deque
 from dataclasses import dataclass
+
+from rackproof.harness.devices.emulated.governor import TAU_CAP_S, Governor, Piece
 
 TAU_POWER_S = 0.025
 """Lag of electrical power behind the load [a]."""
@@ -30,12 +35,19 @@ BRAKE_POWER = BRAKE_CLOCK**2
 """What it leaves of the dynamic power: voltage falls less than frequency does [a]."""
 LOWEST_SHARE = 0.02
 """The clocks cannot be regulated below this share of the dynamic power [a]."""
+STAGNANT_K_PER_S = 2.5
+"""Rise of a die at full load whose coolant stands still: 60 to 90 C in 8 to 20 s [c]."""
+STAGNANT_IDLE = 0.85
+"""How far an idle die goes from the coolant's to the slowdown temperature without flow [a]."""
+COOLANT_HEAT = 3.96e6
+"""Heat that a m3 of PG25 takes up per K, J: 10.1 K at 1.5 L/min for each kW [c]."""
 AVERAGE_S = 1.0
 """Window of the averaging power sensor, NVML field 185 [s]."""
 SENSOR_STEP_S = 0.001
 """The averaging sensor resolves no load shorter than this [a]."""
 SETTLED_C = 1.0
 """A die this close to its idle temperature counts as settled."""
+_SAME = 1e-12
 SETTLE_CAP_S = 60.0
 """The longest wait for it."""
 
@@ -61,18 +73,26 @@ class Part:
         return (self.full_load - self.coolant) / self.power_max
 
 
+def outlet(supply: float, watts: float, flow: float) -> float:
+    """Return the temperature of coolant, C, that took up `watts` at `flow` L/min; flow above 0."""
+    return supply + watts / (COOLANT_HEAT * flow / 60_000.0)
+
+
 class Die:
     """One GPU's electrical and thermal state; it begins idle and settled.
 
-    `cooling` multiplies the heat resistance (1 is healthy), `brake` is the external power brake,
-    `limit` the enforced power limit in W. All three may change between advances.
+    `cooling` multiplies the heat resistance (1 is healthy), `flowing` says whether coolant moves,
+    `brake` is the external power brake, `limit` the power limit in W. All may change between
+    advances; what is set before the first one has been so for long.
     """
 
     def __init__(self, part: Part) -> None:
         self.part = part
         self.brake = False
-        self.limit = part.power_max
+        self._governor = Governor(part.power_max)
         self._cooling = 1.0
+        self._flowing = True
+        self._resistance, self._tau = part.resistance, TAU_HEAT_S
         self.seconds = 0.0
         self.power = part.power_idle
         self.energy = 0.0
@@ -81,9 +101,20 @@ class Die:
         self.throttled_seconds = 0.0
         self.braked_seconds = 0.0
         self.capped = False
+        self.capped_seconds = 0.0
         self.speed = 1.0
         self.temperature = self.idle_temperature
         self._past: deque[tuple[float, float]] = deque([(0.0, 0.0)])
+
+    @property
+    def limit(self) -> float:
+        """The power limit, W; it acts as governor.py says."""
+        return self._governor.limit
+
+    @limit.setter
+    def limit(self, watts: float) -> None:
+        lowest = self._watts(LOWEST_SHARE)
+        self._governor.set(max(watts, lowest), at_once=self.seconds == 0.0)
 
     @property
     def cooling(self) -> float:
@@ -92,9 +123,29 @@ class Die:
 
     @cooling.setter
     def cooling(self, factor: float) -> None:
-        was_idle = self.seconds == 0.0
         self._cooling = factor
-        if was_idle:
+        self._carry_heat()
+
+    @property
+    def flowing(self) -> bool:
+        """Whether the coolant moves."""
+        return self._flowing
+
+    @flowing.setter
+    def flowing(self, flowing: bool) -> None:
+        self._flowing = flowing
+        self._carry_heat()
+
+    def _carry_heat(self) -> None:
+        """Work out resistance and time constant anew."""
+        part = self.part
+        self._resistance = part.resistance * self._cooling
+        self._tau = TAU_HEAT_S * self._cooling
+        if not self._flowing:
+            stands = STAGNANT_IDLE * (part.slowdown - part.coolant) / part.power_idle
+            self._resistance = max(self._resistance, stands)
+            self._tau = self._resistance * part.power_max / STAGNANT_K_PER_S
+        if self.seconds == 0.0:
             self.temperature = self.idle_temperature
 
     @property
@@ -126,21 +177,56 @@ class Die:
         there, with clocks as low as that takes.
         """
         self.utilisation = utilisation
-        share, speed = self._ask(utilisation)
+        asked = utilisation * (BRAKE_POWER if self.brake else 1.0)
+        full = BRAKE_CLOCK if self.brake else 1.0
         self.braked_seconds += seconds if self.brake else 0.0
+        self.throttled = False
+        governor = self._governor
+        governor.meet(self._watts(asked))
+        left, done, last = seconds, 0.0, 1.0
+        while True:
+            piece = governor.piece()
+            self.capped = piece.capped
+            step = min(piece.seconds, left)
+            if step > 0.0:
+                mean, last = self._pass(step, asked, piece)
+                done += mean * step
+                self.capped_seconds += step if piece.capped else 0.0
+                governor.advance(step)
+                left -= step
+            if left <= 0.0:
+                break
+        if seconds <= 0.0:
+            last = _relative(self._share(piece.level), asked)
+        self.speed = full * last
+        return full * done / seconds if seconds > 0.0 else self.speed
+
+    def _pass(self, seconds: float, asked: float, piece: Piece) -> tuple[float, float]:
+        """Let one piece pass; return the mean speed and the last, over that at full clocks.
+
+        In a piece in which the ceiling moves the speed is that of the mean power.
+        """
+        share = self._share(piece.level)
+        hot = self.temperature >= self.part.slowdown
+        if piece.decay and not (hot and self._steady(piece.level) > self.part.slowdown):
+            before = self.energy
+            self._coast(seconds, piece.level, piece.decay)
+            mean = self._share((self.energy - before) / seconds)
+            self.throttled = False
+            return _relative(mean, asked), _relative(self._share(self.power), asked)
         free = min(seconds, self._until_slowdown(share))
-        self._coast(free, share)
+        self._coast(free, piece.level)
+        speed = _relative(share, asked)
         self.throttled = free < seconds
-        self.speed = speed
         if not self.throttled:
-            return speed
+            return speed, speed
         held, slow = self._held(share), seconds - free
         self.throttled_seconds += slow
-        self._coast(slow, held)
+        self._coast(slow, self._watts(held))
         if self._steady(self._watts(held)) <= self.part.slowdown + 1e-9:
             self.temperature = self.part.slowdown
-        self.speed = speed * (held / share) ** GAMMA
-        return (speed * free + self.speed * slow) / seconds
+        slowed = _relative(held, asked)
+        return (speed * free + slowed * slow) / seconds, slowed
 
     def settle_seconds(self) -> float:
         """Return how long the die must idle to be settled, at most SETTLE_CAP_S.
@@ -148,7 +234,7 @@ class Die:
         At least as long as the averaging power sensor remembers.
         """
         above = abs(self.temperature - self.idle_temperature)
-        tau = TAU_HEAT_S * self._cooling
+        tau = self._tau
         # Power lags behind the load, so the heat begins to fall that much later.
         wait = tau * math.log(max(above, SETTLED_C) / SETTLED_C) + 2.0 * TAU_POWER_S
         return min(SETTLE_CAP_S, max(AVERAGE_S, wait))
@@ -167,25 +253,16 @@ class Die:
     def _watts(self, share: float) -> float:
         return self.part.power_idle + (self.part.power_max - self.part.power_idle) * share
 
-    def _steady(self, watts: float) -> float:
-        return self.part.coolant + self.part.resistance * self._cooling * watts
+    def _share(self, watts: float) -> float:
+        return (watts - self.part.power_idle) / (self.part.power_max - self.part.power_idle)
 
-    def _ask(self, utilisation: float) -> tuple[float, float]:
-        """Return the share of dynamic power and the speed, before heat has its say."""
-        asked = utilisation * (BRAKE_POWER if self.brake else 1.0)
-        speed = BRAKE_CLOCK if self.brake else 1.0
-        dynamic = self.part.power_max - self.part.power_idle
-        allowed = max((self.limit - self.part.power_idle) / dynamic, LOWEST_SHARE)
-        self.capped = asked > allowed
-        if not self.capped:
-            return asked, speed
-        return allowed, speed * (allowed / asked) ** GAMMA
+    def _steady(self, watts: float) -> float:
+        return self.part.coolant + self._resistance * watts
 
     def _held(self, share: float) -> float:
         """Return the share at which the die stays at its slowdown temperature."""
-        watts = (self.part.slowdown - self.part.coolant) / (self.part.resistance * self._cooling)
-        dynamic = self.part.power_max - self.part.power_idle
-        return min(share, max((watts - self.part.power_idle) / dynamic, LOWEST_SHARE))
+        watts = (self.part.slowdown - self.part.coolant) / self._resistance
+        return min(share, max(self._share(watts), LOWEST_SHARE))
 
     def _until_slowdown(self, share: float) -> float:
         """Return the seconds to the slowdown temperature, power's lag neglected; inf for never."""
@@ -195,22 +272,33 @@ class Die:
         if self.temperature >= self.part.slowdown:
             return 0.0
         ratio = (steady - self.temperature) / (steady - self.part.slowdown)
-        return TAU_HEAT_S * self._cooling * math.log(ratio)
+        return self._tau * math.log(ratio)
 
-    def _coast(self, seconds: float, share: float) -> None:
-        """Integrate power, energy and heat exactly over a constant share."""
+    def _coast(self, seconds: float, level: float, decay: float = 0.0) -> None:
+        """Integrate power, energy and heat exactly: driven to level + decay x exp(-t / tau_cap)."""
         if seconds <= 0.0:
             return
-        steady, tau = self._watts(share), TAU_HEAT_S * self._cooling
-        lag = self.power - steady
+        # Power is level + lag x exp(-t / tau_p) + moving x exp(-t / tau_cap), and the die answers
+        # each term by itself; the heat node is never as fast as either.
+        tau = self._tau
+        moving = decay * TAU_CAP_S / (TAU_CAP_S - TAU_POWER_S) if decay else 0.0
+        lag = self.power - level - moving
         electrical, thermal = math.exp(-seconds / TAU_POWER_S), math.exp(-seconds / tau)
-        # The die's answer to the power's own decay; the heat node is never as fast as the lag.
-        answer = self._cooling * self.part.resistance * lag * TAU_POWER_S / (TAU_POWER_S - tau)
-        end = self._steady(steady)
+        answer = self._resistance * lag * TAU_POWER_S / (TAU_POWER_S - tau)
+        end = self._steady(level)
         rest = self.temperature - end - answer
-        self.temperature = end + rest * thermal + answer * electrical
-        self.energy += steady * seconds + lag * TAU_POWER_S * (1.0 - electrical)
-        self.power = steady + lag * electrical
+        temperature = end + answer * electrical
+        energy = level * seconds + lag * TAU_POWER_S * (1.0 - electrical)
+        self.power = level + lag * electrical
+        if moving:
+            capping = math.exp(-seconds / TAU_CAP_S)
+            follows = self._resistance * moving * TAU_CAP_S / (TAU_CAP_S - tau)
+            rest -= follows
+            temperature += follows * capping
+            energy += moving * TAU_CAP_S * (1.0 - capping)
+            self.power += moving * capping
+        self.temperature = temperature + rest * thermal
+        self.energy += energy
         self.seconds += seconds
         self._remember()
 
@@ -222,3 +310,8 @@ class Die:
         past.append((self.seconds, self.energy))
         while len(past) > 1 and past[1][0] <= self.seconds - AVERAGE_S:
             past.popleft()
+
+
+def _relative(share: float, asked: float) -> float:
+    """Return the speed at `share` of the dynamic power, over that at the share that is asked."""
+    return 1.0 if share >= asked - _SAME else (max(share, 0.0) / asked) ** GAMMA

@@ -21,7 +21,7 @@ from rackproof.harness.devices.emulated.identity import birth
 from rackproof.harness.devices.emulated.kinds import KINDS, SITES
 from rackproof.harness.devices.emulated.plane import EmulatedPlane
 from rackproof.harness.devices.emulated.strikes import AnyStrike, Plan
-from rackproof.harness.devices.protocol import DataPlane, Fabric, Host, Telemetry
+from rackproof.harness.devices.protocol import DataPlane, Fabric, Host, PowerLimits, Telemetry
 from rackproof.harness.errors import SpecError
 from rackproof.harness.faults import Fault
 from rackproof.harness.model import Event, Gpu, Value, sort_of
@@ -149,6 +149,16 @@ class Overheard:
     def events(self) -> list[Event]:
         """Return what the driver reported since the last call."""
         return self._telemetry.events()
+
+    def throttled(self, reason: str) -> float:
+        """Return a counter of the time with the clocks held down."""
+        self._tell(f"throttled.{reason}", None)
+        return self._telemetry.throttled(reason)
+
+    def power_limits(self) -> PowerLimits:
+        """Return the power limits."""
+        self._tell("power.limit", None)
+        return self._telemetry.power_limits()
 
     def __getattr__(self, name: str) -> Any:
         """Give whatever else this telemetry can do."""
