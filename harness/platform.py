@@ -69,7 +69,7 @@ _OPTIONAL = frozenset({"temperature"})
 
 def platform_limits(spec: RackSpec) -> tuple[PlatformLimit, ...]:
     """Return the limits that the rack's description gives, in the order of the inventory."""
-    found = [_gpu_count(spec), *_constants(spec), _nic_speed(spec)]
+    found = [_gpu_count(spec), *_constants(spec), _nic_speed(spec), _over_links(spec)]
     per_serial = spec.sku.known("gpus_per_serial")
     if per_serial and per_serial.firm and per_serial.value != 1:
         found.append([_shared_serial(per_serial)])
