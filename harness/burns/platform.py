@@ -56,7 +56,7 @@ def host(bench: Bench, notes: Run) -> None:
     bench.around.wait(WINDOW_S[notes.settings.level])
     after = _read(bench, notes, before)
     # a port that is down, or slow, at one end of the window is
-    _note(notes, {key: min(before[key], after[key]) for key in states if key in after})  # type: ignore[type-var]
+    _note(notes, {key: min(before[key], after[key]) for key in states if key in after})
     for key in counters:
         if key in after:
             _rise(notes, key, int(before[key]), int(after[key]))

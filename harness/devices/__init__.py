@@ -46,7 +46,7 @@ def connect(
     SpecError for a rack that cannot be emulated.
     """
     if not spec.emulated:
-        return Bench(spec, Driver.open(None, None), real.RealBacking(shared=shared))
+        return Bench(spec, Driver.open(None, None), real.RealBacking(shared=shared, spec=spec))
     backing = Emulated(spec, seed, state_dir)
     try:
         return Bench(spec, Driver.open(backing.library, backing.state), backing)
@@ -79,7 +79,8 @@ def connect_local(expect: RackSpec | None = None, *, shared: bool = False) -> Be
     """
     driver = Driver.open(None, None)
     try:
-        return Bench(real.local_spec(driver, expect), driver, real.RealBacking(shared=shared))
+        spec = real.local_spec(driver, expect)
+        return Bench(spec, driver, real.RealBacking(shared=shared, spec=spec))
     except BaseException:
         driver.close()
         raise

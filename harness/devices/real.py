@@ -15,8 +15,9 @@ from typing import Any
 import pynvml
 
 from rackproof.harness.clock import Clock, MachineClock
-from rackproof.harness.devices.absent import NoFabric, NoHost
+from rackproof.harness.devices.absent import NoFabric
 from rackproof.harness.devices.bench import LOCAL
+from rackproof.harness.devices.host import RealHost
 from rackproof.harness.devices.nvml import Driver, Handle, Identity, NvmlTelemetry, translated
 from rackproof.harness.devices.protocol import (
     DataPlane,
@@ -40,10 +41,15 @@ UNKNOWN_SKU = "unknown"
 
 
 class RealBacking:
-    """Silicon. `shared` allows work on GPUs on which other processes compute."""
+    """Silicon. `shared` allows work on GPUs on which other processes compute.
 
-    def __init__(self, *, shared: bool = False) -> None:
+    `spec` is the rack that is planned, so that NICs, shelves and cooling are known by their names.
+    """
+
+    def __init__(self, *, shared: bool = False, spec: RackSpec | None = None) -> None:
         self._shared = shared
+        self._pci: dict[str, str] = {}
+        self._host = RealHost(spec, self._pci)
         self._clock = MachineClock()
 
     def clock(self, subject: str) -> Clock:
@@ -53,6 +59,7 @@ class RealBacking:
 
     def device(self, gpu: Gpu, identity: Identity, telemetry: NvmlTelemetry) -> Device:
         """Return the device in a slot."""
+        self._pci[gpu.subject] = identity.pci
         return RealDevice(gpu, identity, telemetry, shared=self._shared)
 
     def fabric(self) -> Fabric:
@@ -61,7 +68,7 @@ class RealBacking:
 
     def host(self) -> Host:
         """Return what stands around them."""
-        return NoHost("nothing reads this host yet")
+        return self._host
 
     def close(self) -> None:
         """Do nothing: the devices' planes hold nothing between runs."""
