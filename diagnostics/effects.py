@@ -35,7 +35,7 @@ SHORT = ("power.steady", "power.step.*", "power.agreement")  # of a GPU that is 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A GPU with one of `signs` outside, for `cause`, has `explained` outside for no other reason."""
+    """A GPU with one of `signs` outside, for `cause`, needs no reason more for `explained`."""
 
     cause: str
     signs: tuple[str, ...]
