@@ -203,6 +203,23 @@ def diagnose(paths: tuple[str, ...], *, as_json: bool) -> int:
 
 
 @main.command()
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@as_json_option
+def compare(old: str, new: str, *, as_json: bool) -> int:
+    """Compare two runs of one rack: what got worse, by part and metric."""
+    from rackproof.fixtures import compare as two  # noqa: PLC0415
+    from rackproof.reports import comparison  # noqa: PLC0415
+
+    body, code = two.compared(Path(old), Path(new))
+    if as_json:
+        _speak(body)
+    else:
+        comparison.comparison(body, sys.stdout)
+    return code
+
+
+@main.command()
 @click.argument("run", metavar="RUN")
 @click.option("--as", "form", required=True, metavar="FORM", help="html, junit, csv, parquet")
 @click.option("--out", metavar="FILE", help="where to write it; - is stdout; default: in RUN")
