@@ -1,4 +1,6 @@
-"""The ECC counters over a burn's own window: what was there before the burn is not its."""
+"""Counters over a burn's own window, ECC's above all: what was there before is not the burn's."""
+
+from collections.abc import Mapping
 
 from rackproof.harness.burns.base import Run
 from rackproof.harness.devices.protocol import Device
@@ -11,16 +13,27 @@ COUNTERS = {
 
 
 class EccWindow:
-    """Reads the counters at its start and at `close`; notes the differences."""
+    """Reads the counters at its start and at `close`; notes the differences.
 
-    def __init__(self, device: Device, notes: Run) -> None:
+    `subject` is who they are noted of (None: whom the run is on); `counters` maps the metric of
+    each difference to that of its counter.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        notes: Run,
+        subject: str | None = None,
+        counters: Mapping[str, str] = COUNTERS,
+    ) -> None:
         """Read the counters now."""
-        self._device, self._notes = device, notes
-        self._before = {metric: self._read(metric) for metric in COUNTERS}
+        self._device, self._notes, self._counters = device, notes, counters
+        self._device.gpu.subject = device.gpu.subject
+        self._before = {metric: self._read(metric) for metric in counters}
 
     def _read(self, metric: str) -> float | DeviceError:
         try:
-            return float(self._device.telemetry.read(COUNTERS[metric]))
+            return float(self._device.telemetry.read(self._counters[metric]))
         except (Lost, NotPresent):
             raise
         except DeviceError as error:
@@ -31,11 +44,11 @@ class EccWindow:
         for metric, before in self._before.items():
             after = self._read(metric)
             if isinstance(before, DeviceError):
-                self._notes.miss(metric, before)
+                self._notes.miss(metric, before, self._device.gpu.subject)
             elif isinstance(after, DeviceError):
-                self._notes.miss(metric, after)
+                self._notes.miss(metric, after, self._device.gpu.subject)
             elif not after >= before:
                 went = f"the counter went back from {before:.0f} to {after:.0f}"
-                self._notes.miss(metric, DeviceError(went))
+                self._notes.miss(metric, DeviceError(went), self._device.gpu.subject)
             else:
-                self._notes.note(metric, int(after - before))
+                self._notes.note(metric, int(after - before), self._device.gpu.subject)
