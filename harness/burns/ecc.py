@@ -29,6 +29,7 @@ class EccWindow:
         """Read the counters now."""
         self._device, self._notes, self._counters = device, notes, counters
         self._device.gpu.subject = device.gpu.subject
+        self._subject = subject
         self._before = {metric: self._read(metric) for metric in counters}
 
     def _read(self, metric: str) -> float | DeviceError:
