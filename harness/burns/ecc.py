@@ -15,21 +15,12 @@ COUNTERS = {
 class EccWindow:
     """Reads the counters at its start and at `close`; notes the differences.
 
-    `subject` is who they are noted of (None: whom the run is on); `counters` maps the metric of
-    each difference to that of its counter.
+    `counters` maps the metric of each difference to that of its counter: ECC's, unless given.
     """
 
-    def __init__(
-        self,
-        device: Device,
-        notes: Run,
-        subject: str | None = None,
-        counters: Mapping[str, str] = COUNTERS,
-    ) -> None:
+    def __init__(self, device: Device, notes: Run, counters: Mapping[str, str] = COUNTERS) -> None:
         """Read the counters now."""
         self._device, self._notes, self._counters = device, notes, counters
-        self._device.gpu.subject = device.gpu.subject
-        self._subject = subject
         self._before = {metric: self._read(metric) for metric in counters}
 
     def _read(self, metric: str) -> float | DeviceError:
