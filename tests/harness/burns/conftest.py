@@ -10,13 +10,14 @@ import pytest
 
 from rackproof.harness.burns import BURNS, Settings, execute
 from rackproof.harness.clock import VirtualClock
-from rackproof.harness.devices.absent import NoHost
-from rackproof.harness.devices.protocol import Pattern, Product, Verified, Watch
+from rackproof.harness.devices.absent import NoFabric, NoHost
+from rackproof.harness.devices.protocol import LinkCounters, Pattern, Product, Verified, Watch
 from rackproof.harness.errors import Unsupported
 from rackproof.harness.model import Event, Gpu, Measurement, Missing, Seen, Value
 
 SIZE = 1 << 20
 GPU = "rack0/tray00/gpu0"
+QUIET = LinkCounters(0, 0, 0, 0)
 
 
 class PaperTelemetry:
@@ -41,6 +42,9 @@ class PaperTelemetry:
 
     def read_link(self, metric: str, link: int) -> Value:
         return self._said(self.links.get((metric, link), 1))
+
+    def link_counters(self, links: int) -> list[LinkCounters]:
+        return [self._said(self.links.get(("counters", link), QUIET)) for link in range(links)]
 
     def events(self) -> list[Event]:
         found = self.coming.pop(0) if self.coming else []
@@ -162,6 +166,16 @@ class PaperBench:
         self.devices = {name: PaperDevice(name) for name in names}
 
         self.around = NoHost("there is no host of paper")
+
+        gpus = tuple(device.gpu for device in self.devices.values())
+        self.spec = SimpleNamespace(gpus=gpus, domain=self.gpus)
+        self.fabric = NoFabric("no link of paper carries data")
+
+    def now(self) -> float:
+        return max(device.clock.now() for device in self.devices.values())
+
+    def align(self, devices: Any) -> None:
+        """All clocks of paper agree."""
 
     def parts(self, item: str, sort: str) -> list[str]:
         return [item] if sort == "host" else []

@@ -4,8 +4,10 @@ import pytest
 
 from rackproof.harness.devices.emulated.kinds import KINDS
 from rackproof.harness.errors import DeviceError, Lost, NotPresent
+from rackproof.harness.faults import kinds
 
 GPU, OTHER = "rack0/tray01/gpu2", "rack0/tray00/gpu0"
+PLACES = {"gpu": GPU, "link": f"{GPU}/link03", "switch": "rack0/switch03"}
 
 
 def test_without_faults_nothing_is_wrong(make, work):
@@ -19,10 +21,9 @@ def test_without_faults_nothing_is_wrong(make, work):
     assert planted.summary() == []
 
 
-@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.parametrize("name", [n for n in sorted(KINDS) if kinds()[n].on[0] in PLACES])
 def test_a_fault_touches_no_other_gpu(make, work, name):
-    subject = f"{GPU}/link03" if name == "nvlink-down" else GPU
-    bench, _ = make(f"{name}@{subject}")
+    bench, _ = make(f"{name}@{PLACES[kinds()[name].on[0]]}")
     healthy, _ = make()
     there, here = healthy.devices[OTHER], bench.devices[OTHER]
     assert work.memory(here) == work.memory(there)
