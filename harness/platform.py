@@ -59,6 +59,8 @@ _RULES: tuple[tuple[str, str, str, str], ...] = (
     ("memory.total", "MiB", "memory_total", "about"),
     ("pcie.gen.max", "gen", "pcie_gen", "low"),
     ("pcie.width.max", "lanes", "pcie_width", "low"),
+    ("pcie.gen.loaded", "gen", "pcie_gen", "low"),
+    ("pcie.width.loaded", "lanes", "pcie_width", "low"),
     ("nvlink.links", "links", "nvlink_links", "equal"),
     ("nvlink.speed", "GB/s", "nvlink_speed", "nearly"),
     ("temperature", "C", "temperature_slowdown", "high"),

@@ -1,14 +1,19 @@
 """memory.*: write all free memory, read it back, and see whether a bit or a counter moved.
 
 With ECC on, a single stuck bit never miscompares: only the corrected counter moves. So a run
-reports both the words that differed and the growth of the ECC counters in its own window.
+reports both the words that differed and the growth of the ECC counters in its own window. What each
+test does, in what order, is a function over Passes; tests/harness/burns/test_memory_faults.py says
+which fault models each of them sees.
 """
 
+import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from rackproof.harness.burns.base import LEVELS, Burn, Run
 from rackproof.harness.burns.ecc import EccWindow
 from rackproof.harness.devices.bench import Bench
+from rackproof.harness.devices.patterns import COPY_STEP, PERIOD
 from rackproof.harness.devices.protocol import DataPlane, Device, Pattern, Verified
 from rackproof.harness.errors import DeviceError
 
@@ -24,13 +29,20 @@ OWES = {
 ZERO = Pattern("constant", 0)
 ONES = Pattern("constant", 0, invert=True)
 MIB = 2.0**20
+WORD_BITS, BYTE_BITS = 64, 8
+EACH_BYTE = 0x0101_0101_0101_0101
+BLOCKS = 8  # that memory.block copies within each half of the memory
 
 
-class _Passes:
-    """Passes over [0, size) of a plane; sums what differed and what was verified."""
+class Passes:
+    """Passes over [0, size) of a plane; sums what differed and what was verified.
 
-    def __init__(self, plane: DataPlane, size: int) -> None:
-        self._plane, self._size = plane, size
+    `wait` lets the time pass that bits are given to fade in, and returns its seconds.
+    """
+
+    def __init__(self, plane: DataPlane, size: int, wait: Callable[[], float]) -> None:
+        self._plane, self.size, self._wait = plane, size, wait
+        self.rested = 0.0  # seconds
         self.miscompares = 0
         self.verified = 0  # bytes, over all passes
         self.moved = 0  # bytes written or read
@@ -38,26 +50,44 @@ class _Passes:
     def _count(self, outcome: Verified) -> None:
         self.miscompares += outcome.miscompares
         self.verified += outcome.words * 8
-        self.moved += self._size
+        self.moved += outcome.words * 8
 
-    def write(self, pattern: Pattern) -> None:
-        self._plane.write(0, self._size, pattern)
-        self.moved += self._size
+    def write(self, pattern: Pattern, lo: int = 0, hi: int | None = None) -> None:
+        """Write a pattern to everything, or to [lo, hi)."""
+        hi = self.size if hi is None else hi
+        self._plane.write(lo, hi, pattern)
+        self.moved += hi - lo
 
-    def verify(self, pattern: Pattern) -> None:
-        self._count(self._plane.verify(0, self._size, pattern))
+    def verify(self, pattern: Pattern, lo: int = 0, hi: int | None = None) -> None:
+        """Compare everything, or [lo, hi), with a pattern."""
+        self._count(self._plane.verify(lo, self.size if hi is None else hi, pattern))
 
     def march(self, expect: Pattern, write: Pattern, *, up: bool) -> None:
-        self._count(self._plane.march(0, self._size, up, expect, write))
-        self.moved += self._size
+        """Read, compare and write everything, word by word."""
+        self._count(self._plane.march(0, self.size, up, expect, write))
+        self.moved += self.size
+
+    def copy(self, to: int, lo: int, hi: int) -> None:
+        """Copy [lo, hi) to `to`."""
+        self._plane.copy(to, lo, hi)
+        self.moved += 2 * (hi - lo)
+
+    def rest(self) -> None:
+        """Let data rest."""
+        self.rested += self._wait()
 
     @property
     def passes(self) -> float:
         """How often the whole size was verified."""
-        return self.verified / self._size if self._size else 0.0
+        return self.verified / self.size if self.size else 0.0
 
 
-def address(passes: _Passes, seed: int) -> None:
+def inverse(pattern: Pattern) -> Pattern:
+    """Return the pattern of which every bit is flipped."""
+    return Pattern(pattern.kind, pattern.seed, not pattern.invert, pattern.origin)
+
+
+def address(passes: Passes, seed: int) -> None:
     """Each word holds its own address, then the inverse: finds lines that answer for others."""
     for invert in (False, True):
         pattern = Pattern("address", seed, invert)
@@ -65,7 +95,7 @@ def address(passes: _Passes, seed: int) -> None:
         passes.verify(pattern)
 
 
-def inversions(passes: _Passes, _seed: int) -> None:
+def inversions(passes: Passes, _seed: int) -> None:
     """Moving inversions with zeros and ones, up and then down."""
     passes.write(ZERO)
     passes.march(ZERO, ONES, up=True)
@@ -77,7 +107,25 @@ def inversions(passes: _Passes, _seed: int) -> None:
     passes.verify(ONES)
 
 
-def march(passes: _Passes, _seed: int) -> None:
+def _chain(passes: Passes, patterns: list[Pattern]) -> None:
+    """Write the first pattern; turn each into its inverse going up, and into the next going down.
+
+    Source: the moving inversions of memtest86, with the last step of one pattern as the first of
+    the next, which saves two passes in five.
+    """
+    passes.write(patterns[0])
+    for one, following in zip(patterns, [*patterns[1:], patterns[0]], strict=True):
+        passes.march(one, inverse(one), up=True)
+        passes.march(inverse(one), following, up=False)
+    passes.verify(patterns[0])
+
+
+def inversions8(passes: Passes, _seed: int) -> None:
+    """Moving inversions with one bit set in each byte, at each of its eight places."""
+    _chain(passes, [Pattern("constant", EACH_BYTE << bit) for bit in range(BYTE_BITS)])
+
+
+def march(passes: Passes, _seed: int) -> None:
     """March C-: any(w0) up(r0,w1) up(r1,w0) down(r0,w1) down(r1,w0) any(r0).
 
     Source: A. J. van de Goor, Testing Semiconductor Memories, 1991.
@@ -90,7 +138,7 @@ def march(passes: _Passes, _seed: int) -> None:
     passes.verify(ZERO)
 
 
-def random(passes: _Passes, seed: int) -> None:
+def random(passes: Passes, seed: int) -> None:
     """Random words by seed, then their inverse."""
     for invert in (False, True):
         pattern = Pattern("random", seed, invert)
@@ -98,18 +146,91 @@ def random(passes: _Passes, seed: int) -> None:
         passes.verify(pattern)
 
 
-# name -> (the test, how often it verifies everything)
-TESTS: Mapping[str, tuple[Callable[[_Passes, int], None], int]] = {
-    "address": (address, 2),
-    "inversions": (inversions, 6),
-    "march": (march, 5),
-    "random": (random, 2),
+def walking(passes: Passes, _seed: int) -> None:
+    """A one walks through zeros over all 64 bits of a word going up, a zero through ones down."""
+    ones = [Pattern("constant", 1 << bit) for bit in range(WORD_BITS)]
+    passes.write(ones[0])
+    for one, following in itertools.pairwise(ones):
+        passes.march(one, following, up=True)
+    passes.march(ones[-1], inverse(ones[0]), up=False)
+    for one, following in itertools.pairwise(ones):
+        passes.march(inverse(one), inverse(following), up=False)
+    passes.verify(inverse(ones[-1]))
+
+
+def modulo20(passes: Passes, seed: int) -> None:
+    """A random word in every 20th place and its inverse between, then the reverse; each place.
+
+    Source: the modulo-20 test of memtest86: neither caches nor bursts have that period.
+    """
+    _chain(passes, [Pattern("modulo", PERIOD * seed + place) for place in range(PERIOD)])
+
+
+def fade(passes: Passes, seed: int) -> None:
+    """Fill with random words, wait, verify, then their inverse: finds bits that fade at rest."""
+    for invert in (False, True):
+        pattern = Pattern("random", seed, invert)
+        passes.write(pattern)
+        passes.rest()
+        passes.verify(pattern)
+
+
+def block(passes: Passes, seed: int) -> None:
+    """Fill one half, copy it to the other in eight blocks out of order, verify both; and back."""
+    half = passes.size // 2 // (COPY_STEP * BLOCKS) * COPY_STEP * BLOCKS
+    size = half // BLOCKS
+    for source, goal, invert in ((0, half, False), (half, 0, True)):
+        pattern = Pattern("random", seed, invert)
+        passes.write(pattern, source, source + half)
+        for number in range(BLOCKS):
+            lo, to = source + number * size, goal + number * 3 % BLOCKS * size
+            passes.copy(to, lo, lo + size)
+        passes.verify(pattern, source, source + half)
+        for number in range(BLOCKS):
+            lo, to = source + number * size, goal + number * 3 % BLOCKS * size
+            passes.verify(Pattern("random", seed, invert, origin=to - lo), to, to + size)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTest:
+    """One test: how often it verifies everything, and its planned seconds by level."""
+
+    work: Callable[[Passes, int], None]
+    whole: int
+    seconds: Mapping[str, float]
+
+
+FADE = {"acceptance": 30.0, "soak": 300.0}  # seconds of rest; memtest86 rests for 300
+
+
+def _later(seconds: float) -> Mapping[str, float]:
+    """Return the planned seconds of a test that a quick level leaves out."""
+    return dict.fromkeys(LEVELS[1:], seconds)
+
+
+TESTS: Mapping[str, MemoryTest] = {
+    "address": MemoryTest(address, 2, dict.fromkeys(LEVELS, 1.0)),
+    "inversions": MemoryTest(inversions, 6, dict.fromkeys(LEVELS, 4.0)),
+    "march": MemoryTest(march, 5, dict.fromkeys(LEVELS, 3.0)),
+    "random": MemoryTest(random, 2, dict.fromkeys(LEVELS, 1.0)),
+    "inversions8": MemoryTest(inversions8, 2 * BYTE_BITS + 1, _later(4.0)),
+    "walking": MemoryTest(walking, 2 * WORD_BITS, _later(15.0)),
+    "modulo20": MemoryTest(modulo20, 2 * PERIOD + 1, _later(8.0)),
+    "fade": MemoryTest(fade, 2, {level: 2 * wait + 1.0 for level, wait in FADE.items()}),
+    "block": MemoryTest(block, 2, _later(1.0)),
 }
+
+
+def _wait(device: Device, seconds: float) -> float:
+    """Let `seconds` pass without load; return how many passed on the device's clock."""
+    before = device.clock.now()
+    device.wait(seconds)
+    return device.clock.now() - before
 
 
 def burn(name: str) -> Callable[[Device, Bench, Run], None]:
     """Return the run function of memory test `name` (a key of TESTS)."""
-    test, whole = TESTS[name]
+    test = TESTS[name]
 
     def run(device: Device, _bench: Bench, notes: Run) -> None:
         plane = device.plane
@@ -120,36 +241,31 @@ def burn(name: str) -> Callable[[Device, Bench, Run], None]:
             if not (free > 0 and size > 0):
                 msg = f"no memory could be claimed, of {free:.0f} bytes that are free"
                 raise DeviceError(msg)
-            passes = _Passes(plane, size)
+            passes = Passes(plane, size, lambda: _wait(device, FADE[notes.settings.level]))
             start = device.clock.now()
             try:
-                test(passes, notes.settings.seed + notes.settings.attempt)
+                test.work(passes, notes.settings.seed + notes.settings.attempt)
             finally:
                 if passes.miscompares:  # what was seen stays seen, whatever comes after it
                     notes.note("memory.miscompares", passes.miscompares)
-            took = device.clock.now() - start
+            took = device.clock.now() - start - passes.rested
         finally:
             plane.release()
         window.close()
         if not passes.miscompares:
             notes.note("memory.miscompares", 0)
-        notes.note("memory.coverage", passes.passes / whole * size / free)
+        notes.note("memory.coverage", passes.passes / test.whole * size / free)
         if took > 0:
             notes.note("memory.rate", passes.moved / took / 1e9)
 
-    run.__doc__ = test.__doc__
+    run.__doc__ = test.work.__doc__
     return run
 
 
-def _burn(name: str, seconds: float) -> Burn:
-    test, _ = TESTS[name]
-    summary = (test.__doc__ or "").splitlines()[0]
-    return Burn(f"memory.{name}", summary, OWES, dict.fromkeys(LEVELS, seconds), burn(name))
+def _burn(name: str) -> Burn:
+    test = TESTS[name]
+    summary = (test.work.__doc__ or "").splitlines()[0]
+    return Burn(f"memory.{name}", summary, OWES, test.seconds, burn(name))
 
 
-BURNS = (
-    _burn("address", 1.0),
-    _burn("inversions", 4.0),
-    _burn("march", 3.0),
-    _burn("random", 1.0),
-)
+BURNS = tuple(_burn(name) for name in TESTS)

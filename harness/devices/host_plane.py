@@ -1,4 +1,4 @@
-"""A data plane on host memory: kernels/memory.cu compiled by the C++ compiler, products in NumPy.
+"""A data plane on host memory: the kernels compiled by the C++ compiler, products in NumPy.
 
 In and out: the DataPlane seam. It proves the kernels' text and the code that launches them where
 there is no GPU, and is the third plane of the contract tests. It is a test of this program, not
@@ -12,7 +12,9 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +22,17 @@ import numpy as np
 
 from rackproof.harness.clock import Clock, MachineClock
 from rackproof.harness.devices.kernel_plane import FOUND_WORDS, KERNELS, THREADS, Chunk, KernelPlane
-from rackproof.harness.devices.patterns import Words
+from rackproof.harness.devices.patterns import Words, words
 from rackproof.harness.devices.precisions import rounded
-from rackproof.harness.devices.protocol import Moved, Product, Watch
-from rackproof.harness.errors import DeviceError, NotPresent, Unsupported
+from rackproof.harness.devices.protocol import Moved, Pattern, Product, Watch
+from rackproof.harness.errors import DeviceError, NotPresent
 
-SOURCES = ("host_launch.cpp", "host_shim.h", "memory.cu")
+SOURCES = ("host_launch.cpp", "host_shim.h", "memory.cu", "stream.cu")
 ALIGNMENT = 32  # bytes, as the kernels want it
+ARRAY = 1 << 16  # bytes of one array of a stream, and of a buffer that is copied
+STREAMS = {"copy": 2, "triad": 3}  # arrays
+FACTOR = 0x9E3779B97F4A7C15  # of the triad
+PERIOD_S = 0.01  # in which a background load works and rests
 
 
 def compiler() -> str | None:
@@ -64,7 +70,7 @@ def library() -> ctypes.CDLL:
                 check=False,
             )
             if done.returncode:
-                msg = f"{cxx} does not compile {KERNELS / 'memory.cu'}: {done.stderr.strip()}"
+                msg = f"{cxx} does not compile the kernels in {KERNELS}: {done.stderr.strip()}"
                 raise DeviceError(msg)
             fresh.replace(built)  # at once, so that a second process never loads half a file
     return ctypes.CDLL(str(built))
@@ -86,6 +92,8 @@ class HostPlane(KernelPlane):
         self._blocks = blocks
         self._buffers: list[Words] = []
         self._finding = np.zeros(FOUND_WORDS, dtype=np.uint64)
+        self._load: _Load | None = None
+        self.spoil: Callable[[Words], None] = _leave  # what happens to data that move
 
     @property
     def blocks(self) -> int:
@@ -101,10 +109,7 @@ class HostPlane(KernelPlane):
         """Allocate the memory; return its size in bytes."""
         self.release()
         bases = range(0, self._share * self._count, self._share)
-        for _ in bases:
-            raw = np.zeros(self._share // 8 + ALIGNMENT // 8, dtype=np.uint64)
-            skip = -raw.ctypes.data % ALIGNMENT // 8
-            self._buffers.append(raw[skip : skip + self._share // 8])
+        self._buffers.extend(_aligned(self._share) for _ in bases)
         self._chunks = [
             Chunk(base, self._share, buffer.ctypes.data)
             for base, buffer in zip(bases, self._buffers, strict=True)
@@ -147,16 +152,65 @@ class HostPlane(KernelPlane):
         return Product(last, taken, 2.0 * a.shape[0] * a.shape[1] * b.shape[1] * repeats, differ)
 
     def stream(self, kind: str, seconds: float, watch: Watch = None) -> Moved:
-        """Stream through memory."""
-        raise Unsupported(kind)
+        """Run the stream kernels over small arrays for about `seconds`; compare the last result."""
+        count = STREAMS.get(kind)
+        if count is None:
+            msg = f"a stream is one of {', '.join(STREAMS)}, not {kind!r}"
+            raise ValueError(msg)
+        to, *sources = (_aligned(ARRAY) for _ in range(count))
+        for seed, source in enumerate(sources):
+            source[:] = words(Pattern("random", seed), 0, ARRAY)
+        given = [array.ctypes.data for array in (to, *sources)]
+        given += [ARRAY // 8, *([FACTOR] if kind == "triad" else [])]
+        library()  # compiled, if need be, before the time counts
+        repeats, taken = self._train(lambda: self._launch(f"stream_{kind}", given), seconds, watch)
+        self.spoil(to)
+        if kind == "copy":
+            wrong = int(np.count_nonzero(to != sources[0]))
+        else:
+            found = self._begin_finding()
+            self._launch("triad_differs", [given[0], ARRAY // 8, FACTOR, 0, 1, found])
+            wrong = int(self._found()[0])
+        return Moved(count * ARRAY * repeats, taken, wrong)
 
     def transfer(self, way: str, seconds: float, seed: int, watch: Watch = None) -> Moved:
-        """Copy from and to the host."""
-        raise Unsupported(way)
+        """Copy small buffers for about `seconds`; both ends are the host's."""
+        ways = {"h2d": 1, "d2h": 1, "both": 2}.get(way)
+        if ways is None:
+            msg = f"a way is h2d, d2h or both, not {way!r}"
+            raise ValueError(msg)
+        sent = [words(Pattern("random", seed + n), 0, ARRAY) for n in range(ways)]
+        arrived = [np.zeros_like(buffer) for buffer in sent]
+
+        def move() -> None:
+            for goal, source in zip(arrived, sent, strict=True):
+                np.copyto(goal, source)
+
+        repeats, taken = self._train(move, seconds, watch)
+        for goal in arrived:
+            self.spoil(goal)
+        wrong = sum(int(np.count_nonzero(g != s)) for g, s in zip(arrived, sent, strict=True))
+        return Moved(ways * ARRAY * repeats, taken, wrong)
 
     def load(self, share: float) -> None:
-        """Load it in the background."""
-        raise Unsupported(str(share))
+        """Keep a thread of the host busy for `share` of the time, until told otherwise."""
+        if self._load is not None:
+            self._load.stop()
+            self._load = None
+        if share > 0:
+            self._load = _Load(share)
+            self._load.start()
+
+    def _train(self, work: Callable[[], None], seconds: float, watch: Watch) -> tuple[int, float]:
+        """Work back to back for about `seconds`; return how often, and the seconds it took."""
+        begin, repeats, taken = self._clock.now(), 0, 0.0
+        while not repeats or taken < seconds:
+            work()
+            repeats += 1
+            if watch is not None:
+                watch()
+            taken = self._clock.now() - begin
+        return repeats, taken
 
     def _launch(self, kernel: str, arguments: Sequence[int]) -> None:
         launch = getattr(library(), f"launch_{kernel}")
@@ -172,3 +226,36 @@ class HostPlane(KernelPlane):
 
     def _found(self) -> Words:
         return self._finding
+
+
+class _Load(threading.Thread):
+    """Works for a share of each period and rests in what is left of it."""
+
+    def __init__(self, share: float) -> None:
+        super().__init__(name="host-load", daemon=True)
+        self._busy = min(share, 1.0) * PERIOD_S
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        """Multiply a little matrix again and again."""
+        a = np.ones((64, 64), dtype=np.float32)
+        while not self._over.wait(PERIOD_S - self._busy):
+            until = time.monotonic() + self._busy
+            while time.monotonic() < until:
+                a @ a
+
+    def stop(self) -> None:
+        """End it."""
+        self._over.set()
+        self.join()
+
+
+def _aligned(size: int) -> Words:
+    """Return zeros of `size` bytes where the kernels want them."""
+    raw = np.zeros((size + ALIGNMENT) // 8, dtype=np.uint64)
+    skip = -raw.ctypes.data % ALIGNMENT // 8
+    return raw[skip : skip + size // 8]
+
+
+def _leave(_data: Words) -> None:
+    """Let data be as they are."""

@@ -1,16 +1,21 @@
 """The data plane of an emulated GPU: memory that may be wrong, products that are computed.
 
 In: the DataPlane seam. Out: what the GPU's memory (hbm.py) and arithmetic (compute.py) really
-give, and the time and heat that the work takes on the GPU's own clock. The rates are what the SKU
-reaches, times this die's speed, its clocks, its faults and the noise of a reading.
+give, and the time and heat that the work takes on the GPU's own clock. Streams go through the
+memory of the GPU; what is copied from and to the host is a small buffer of real data. The rates
+are what the SKU reaches, times this die's speed, its clocks, its faults and the noise of a reading.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rackproof.harness.devices.emulated import compute
+from rackproof.harness.devices.emulated.bus import TRANSFER_UTILISATION
 from rackproof.harness.devices.emulated.gpu import EmulatedGpu
+from rackproof.harness.devices.patterns import COPY_STEP, Words, check_copy, words
 from rackproof.harness.devices.protocol import Moved, Pattern, Product, Verified, Watch
 from rackproof.harness.errors import DeviceError, Unsupported
 
@@ -22,12 +27,23 @@ COPY_UTILISATION = 0.54
 """Share of the dynamic power that memory traffic takes: 628 W of 190 to 1000 W, on B200 [s]."""
 
 
+TRIAD = 2.97 / 2.90
+"""The triad's rate over the copy's: BabelStream on H100 (Azure ND H100 v5); 1.035 on H200."""
+LEAST_STREAM = 1 << 20
+"""Bytes without which there is no array to stream through."""
+Spoil = Callable[[Words], None]
+"""What happens to data on their way to or from the host."""
+BUFFER = 1 << 16
+"""Bytes that are really copied from or to the host."""
+
+
 class EmulatedPlane:
     """Work on one emulated GPU; raises Lost once the GPU has fallen off the bus."""
 
     def __init__(self, gpu: EmulatedGpu) -> None:
         self._gpu = gpu
         self._claimed = 0
+        self.spoil: Spoil | None = None
 
     def claim(self) -> int:
         """Claim all memory that NVML says is free, in pages of 2 MiB; return its size in bytes."""
@@ -92,19 +108,75 @@ class EmulatedPlane:
         return Product(outcome.c, seconds, rate * speed * seconds, outcome.repeats_differ)
 
     def copy(self, to: int, lo: int, hi: int) -> None:
-        """Copy within the claimed memory."""
-        msg = "block copies are not emulated yet"
-        raise Unsupported(msg)
+        """Copy within the claimed memory, in steps of 32 bytes as the kernels of a GPU do."""
+        if (to | lo | hi) % COPY_STEP:
+            msg = f"a copy of [{lo:#x}, {hi:#x}) to {to:#x} is not in steps of {COPY_STEP} bytes"
+            raise ValueError(msg)
+        if self._claimed:
+            check_copy(to, lo, hi, self._claimed)
+        self._pass(lo, hi, 2)
+        self._gpu.hbm.copy(to, lo, hi)
+        self._gpu.collect()
 
     def stream(self, kind: str, seconds: float, watch: Watch = None) -> Moved:
-        """Stream through memory."""
-        msg = "streams are not emulated yet"
-        raise Unsupported(msg)
+        """Stream through the memory that is not claimed; DeviceError where none is left.
+
+        One round of the data's way is done, and the time of many passes. The triad's sum is not
+        computed: its goal takes the words of the first array.
+        """
+        arrays = {"copy": 2, "triad": 3}.get(kind)
+        if arrays is None:
+            msg = f"a stream is copy or triad, not {kind!r}"
+            raise ValueError(msg)
+        gpu = self._gpu
+        rate = gpu.rates.memory * (TRIAD if kind == "triad" else 1.0) * gpu.noise.factor(kind)
+        self._under(COPY_UTILISATION, seconds, watch)
+        wrong = self._streamed(arrays)
+        return Moved(round(rate * seconds), seconds, wrong)
+
+    def _streamed(self, arrays: int) -> int:
+        """Write random words to all arrays but the last, copy the first there, verify all."""
+        hbm, lo = self._gpu.hbm, self._claimed
+        part = (hbm.size - lo) // arrays // COPY_STEP * COPY_STEP
+        if part < LEAST_STREAM:
+            msg = f"{self._gpu.gpu.subject}: {hbm.size - lo} bytes are free: too little to stream"
+            raise DeviceError(msg)
+        sources = [(lo + n * part, self._fresh()) for n in range(arrays - 1)]
+        for at, pattern in sources:
+            hbm.write(at, at + part, pattern)
+        goal = lo + (arrays - 1) * part
+        hbm.copy(goal, lo, lo + part)
+        wrong = hbm.verify(goal, goal + part, replace(sources[0][1], origin=goal - lo)).miscompares
+        wrong += sum(hbm.verify(at, at + part, own).miscompares for at, own in sources[1:])
+        self._gpu.collect()
+        return wrong
+
+    def _fresh(self) -> Pattern:
+        return Pattern("random", self._gpu.noise.key("stream"))
 
     def transfer(self, way: str, seconds: float, seed: int, watch: Watch = None) -> Moved:
-        """Copy from and to the host."""
-        msg = "transfers are not emulated yet"
-        raise Unsupported(msg)
+        """Copy from and to the host; the link leaves its rest for as long as that takes."""
+        if way not in ("h2d", "d2h", "both"):
+            msg = f"a way is h2d, d2h or both, not {way!r}"
+            raise ValueError(msg)
+        bus = self._gpu.bus
+        rate = bus.rate(way) * self._gpu.noise.factor(way)
+        bus.moving = True
+        try:
+            self._under(TRANSFER_UTILISATION, seconds, watch)
+        finally:
+            bus.moving = False
+        ways = ("h2d", "d2h") if way == "both" else (way,)
+        wrong = sum(self._arrived_wrong(seed + n) for n in range(len(ways)))
+        return Moved(round(rate * seconds), seconds, wrong)
+
+    def _arrived_wrong(self, seed: int) -> int:
+        """Copy one buffer of random words; return how many are others at its goal."""
+        sent = words(Pattern("random", seed), 0, BUFFER)
+        arrived = sent.copy()
+        if self.spoil is not None:
+            self.spoil(arrived)
+        return int(np.count_nonzero(arrived != sent))
 
     def load(self, share: float) -> None:
         """Set the load under which time passes."""

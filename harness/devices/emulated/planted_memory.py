@@ -90,6 +90,15 @@ class Uncorrectable(MemoryFault):
         ]
 
 
+class AddressAlias(MemoryFault):
+    """hbm-address-alias: accesses to one word reach another; each holds a good code word."""
+
+    def cell_faults(self) -> list[cells.Fault]:
+        """Return two words that share a cell."""
+        (one, _), (other, _) = self.sites(2, 1)
+        return [cells.AddressAlias(one, other)]
+
+
 class BitFlip(MemoryFault):
     """hbm-bit-flip: armed when a run begins, it strikes after the next store to its word."""
 
@@ -108,5 +117,6 @@ class BitFlip(MemoryFault):
 KINDS: Mapping[str, Kind] = {
     "hbm-stuck-bit": StuckBits,
     "hbm-bit-flip": BitFlip,
+    "hbm-address-alias": AddressAlias,
     "hbm-uncorrectable": Uncorrectable,
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rackproof.harness.devices.emulated.bus import IDLE_GEN
 from rackproof.harness.devices.emulated.driver_state import GRAPHICS, LINKS, MEMORY, SM, VIDEO
 from rackproof.harness.devices.emulated.identity import Birth, chassis, cluster
 from rackproof.harness.errors import SpecError
@@ -200,7 +201,7 @@ def _clocks(constants: Constants) -> dict[str, Any]:
 
 def _pcie(constants: Constants) -> dict[str, Any]:
     gen, width = int(constants.number("pcie_gen")), int(constants.number("pcie_width"))
-    return {"pcie_gen": gen, "pcie_gen_max": gen, "pcie_width": width, "pcie_width_max": width}
+    return {"pcie_gen": IDLE_GEN, "pcie_gen_max": gen, "pcie_width": width, "pcie_width_max": width}
 
 
 def _fabric(spec: RackSpec, position: int) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-// memory.cu on the host: each launch_X runs kernel X over a grid of blocks and threads.
+// memory.cu and stream.cu on the host: each launch_X runs kernel X over a grid of blocks and threads.
 #include "host_shim.h"
 
 #include "memory.cu"
+#include "stream.cu"
 
 template <typename Kernel> static void grid(u64 blocks, u64 threads, Kernel kernel)
 {
@@ -40,6 +41,23 @@ extern "C" void launch_march(u64 blocks, u64 threads, u64* mem, u64 base, u64 wo
 extern "C" void launch_copy(u64 blocks, u64 threads, u64* to, const u64* from, u64 words)
 {
     grid(blocks, threads, [=] { copy(to, from, words); });
+}
+
+extern "C" void launch_stream_copy(u64 blocks, u64 threads, u64* to, const u64* from, u64 words)
+{
+    grid(blocks, threads, [=] { stream_copy(to, from, words); });
+}
+
+extern "C" void launch_stream_triad(u64 blocks, u64 threads, u64* a, const u64* b, const u64* c,
+                                    u64 words, u64 s)
+{
+    grid(blocks, threads, [=] { stream_triad(a, b, c, words, s); });
+}
+
+extern "C" void launch_triad_differs(u64 blocks, u64 threads, const u64* a, u64 words, u64 s,
+                                     u64 b_seed, u64 c_seed, u64* found)
+{
+    grid(blocks, threads, [=] { triad_differs(a, words, s, b_seed, c_seed, found); });
 }
 
 // The misaligned accesses so far.
