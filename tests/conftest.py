@@ -6,10 +6,13 @@ out. With ``REQUIRE_ALL=1``, as in CI, every skip is a failure, but for those wh
 ``optional``: what no package gives, such as a GPU, or what is not asked of CI, such as nvcc.
 """
 
+import importlib.util
 import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +42,19 @@ def find_tool(name: str, *, optional: bool = False) -> str:
 def tool() -> Callable[..., str]:
     """The path of a program: ``tool("chromium")``, ``tool("nvcc", optional=True)``."""
     return find_tool
+
+
+@pytest.fixture(scope="session")
+def site() -> Any:
+    """The module of stand-ins for what is around GPUs: a tree like /sys, a Redfish controller."""
+    spec = importlib.util.spec_from_file_location(
+        "site_stand_in", Path(__file__).with_name("site_stand_in.py")
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:

@@ -132,8 +132,8 @@ class Service:
     def _fetch(self, path: str) -> Object:
         redirected = 0
         while redirected <= MAX_REDIRECTS:
-            if not _PATH.fullmatch(path):
-                _fail(path, "is no path below /redfish")
+            if not _PATH.fullmatch(path):  # whatever it is, it may hold an address
+                _fail("", "a link leads to no path below /redfish")
             status, location, body = self._ask(path)
             if status not in REDIRECTS:
                 break
@@ -186,7 +186,7 @@ class Service:
             watch = threading.Timer(left, _cut, (connection.sock, late))
             watch.daemon = True
             watch.start()
-            return self._answer(connection, path)
+            found = self._answer(connection, path)
         except (TimeoutError, OSError, http.client.HTTPException, ValueError) as error:
             self.close()
             if late.is_set() or isinstance(error, TimeoutError):
@@ -198,6 +198,7 @@ class Service:
         finally:
             if watch is not None:
                 watch.cancel()
+        return found
 
     def _answer(self, connection: http.client.HTTPConnection, path: str) -> tuple[int, str, bytes]:
         headers = {"Accept": "application/json", "OData-Version": "4.0"}
@@ -207,6 +208,8 @@ class Service:
         connection.request("GET", path, headers=headers)
         response = connection.getresponse()
         body = response.read(MAX_BYTES + 1)
+        if len(body) <= MAX_BYTES and response.length:  # cut off, by them or by our own watch
+            raise http.client.IncompleteRead(body, response.length)
         if len(body) > MAX_BYTES or response.will_close:
             self.close()
         return response.status, response.headers.get("Location", ""), body
