@@ -9,6 +9,7 @@ RackproofError
     ├── Unsupported    the driver says that this part has no such reading
     ├── NotPermitted   the driver wants more rights than we have
     └── TimedOut       no answer in time
+        └── OverTime   the burn itself has outstayed the time that it may take
 """
 
 import difflib
@@ -49,6 +50,10 @@ class NotPermitted(DeviceError):
 
 class TimedOut(DeviceError):
     """No answer within the time that was allowed."""
+
+
+class OverTime(TimedOut):
+    """The burn that asks has outstayed its time: it gets nothing more."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -323,5 +323,5 @@ def read_run(run: Path) -> Record:
         why = f" ({found[0]})" if found else ""
         msg = f"{folder}: no readable run line in its record{why}"
         raise RecordError(msg)
-    settled, problems = frozenset(reading.settled), tuple(found)
-    return Record(reading.head, reading.seen, settled, reading.ended, problems, reading.turns)
+    settled = frozenset(reading.settled)
+    return Record(reading.head, reading.seen, settled, reading.ended, tuple(found), reading.turns)

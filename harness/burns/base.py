@@ -6,9 +6,17 @@ from typing import TypeVar
 
 import numpy as np
 
+from rackproof.harness.burns.lease import Patience
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.protocol import Device
-from rackproof.harness.errors import DeviceError, Lost, NotPermitted, NotPresent, TimedOut
+from rackproof.harness.errors import (
+    DeviceError,
+    Lost,
+    NotPermitted,
+    NotPresent,
+    OverTime,
+    TimedOut,
+)
 from rackproof.harness.errors import Unsupported as NotSupported
 from rackproof.harness.metrics import metrics
 from rackproof.harness.model import Event, Measurement, Missing, Seen, Value, Why
@@ -24,7 +32,7 @@ class Settings:
 
     `at` is when it was planned to begin, in seconds after the run's start; `gpus` are the GPUs that
     a wide burn works on (none named: all of the bench); `allowed` are the burns that may change
-    settings of real GPUs.
+    settings of real GPUs; `patience` is how long it may take.
     """
 
     level: str
@@ -33,11 +41,13 @@ class Settings:
     at: float = 0.0
     gpus: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
+    patience: Patience = field(default=Patience())
 
 
 def why(error: DeviceError) -> tuple[Why, str]:
     """Return why a reading is absent after `error`, and what would cure it."""
     table: tuple[tuple[type[DeviceError], Why, str], ...] = (
+        (OverTime, Why.TIMED_OUT, "burn it again alone (--only); if it hangs, look at dmesg"),
         (Lost, Why.LOST, "find out why the GPU was lost, then burn it again"),
         (NotPresent, Why.NOT_RUN, "bring the GPU back, then burn it again"),
         (NotSupported, Why.NOT_SUPPORTED, "use a driver that reports it"),
@@ -100,7 +110,7 @@ class Run:
         """
         try:
             self.note(metric, source(), subject)
-        except (Lost, NotPresent):
+        except (Lost, NotPresent, OverTime):
             raise
         except DeviceError as error:
             if metrics()[metric].judged or not isinstance(error, NotSupported):
@@ -116,10 +126,12 @@ class Run:
 class Crew:
     """The GPUs of a wide burn that are still with it; one that fails is left behind, with why."""
 
-    def __init__(self, bench: Bench, subjects: Sequence[str]) -> None:
-        """Begin with the devices of `subjects`."""
+    def __init__(
+        self, bench: Bench, subjects: Sequence[str], stops: dict[str, Exception] | None = None
+    ) -> None:
+        """Begin with the devices of `subjects`; `stops` takes who was left behind, and why."""
         self.devices: dict[str, Device] = {s: bench.devices[s] for s in subjects}
-        self.stops: dict[str, Exception] = {}
+        self.stops: dict[str, Exception] = {} if stops is None else stops
 
     def leave(self, subject: str, error: Exception) -> None:
         """Go on without `subject`, because of `error`."""
@@ -132,6 +144,8 @@ class Crew:
         for subject, device in list(self.devices.items()):
             try:
                 found[subject] = work(device)
+            except OverTime:  # the time is the same for all of them
+                raise
             except DeviceError as error:
                 self.leave(subject, error)
         return found

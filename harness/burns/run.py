@@ -2,18 +2,21 @@
 
 Whether the GPU was still there at the end of a run is a reading of its own, of every burn
 (`gpu.present`): less than was planned is a FAIL of that GPU, and what it still owed is Missing. An
-exception means that we could not look.
+exception means that we could not look; so does a run that takes longer than it may (lease.py).
 """
 
+import contextlib
 import itertools
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rackproof.harness.burns.base import Burn, Crew, Run, Settings, why
+from rackproof.harness.burns.lease import Lease, deadline, leased_bench, within
+from rackproof.harness.clock import VirtualClock
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.protocol import Device
-from rackproof.harness.errors import DeviceError, Lost, NotPresent, Unsupported
+from rackproof.harness.errors import DeviceError, Lost, NotPresent, OverTime, Unsupported
 from rackproof.harness.model import WIDE, Event, Measurement, Missing, Seen, Why
 
 PRESENT = "gpu.present"
@@ -73,7 +76,8 @@ def execute(burn: Burn, bench: Bench, subject: str, settings: Settings) -> list[
 def _execute_gpu(burn: Burn, bench: Bench, subject: str, settings: Settings) -> list[Seen]:
     device = bench.devices[subject]
     run = Run(burn.id, subject, settings)
-    stop = _guard(lambda: _work(burn, device, bench, run))
+    task = _Task(burn, bench, run, (subject,))
+    run, stop = _timed(task, lambda lent, limit: _work(burn, lent, run, limit))
     if stop is None:
         if not _noted(run, PRESENT):
             run.note(PRESENT, 1)
@@ -93,8 +97,66 @@ def _noted(run: Run, metric: str) -> bool:
     return any(not isinstance(s, Event) and s.metric == metric for s in run.seen)
 
 
-def _work(burn: Burn, device: Device, bench: Bench, run: Run) -> None:
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One run of a burn: on which of a bench's GPUs, and where its notes go."""
+
+    burn: Burn
+    bench: Bench
+    run: Run
+    subjects: Sequence[str] = ()
+
+
+Work = Callable[[Bench, float], None]
+"""The run itself: on a bench that is lent to it, for so many seconds of device time."""
+
+
+def _timed(task: _Task, work: Work) -> tuple[Run, _Stop | None]:
+    """Do the work within its time; return its notes, and why it could not be finished.
+
+    A burn that outstays its time is left behind: its notes are those of that moment, and its GPUs
+    are cleaned up here.
+    """
+    burn, bench, run = task.burn, task.bench, task.run
+    refusal = _refusal(burn, bench, run.settings)
+    if refusal is not None:
+        return run, refusal
+    patience, lease = run.settings.patience, Lease()
+    planned = burn.seconds.get(run.settings.level, 0.0)
+    limit = patience.device(planned)
+    lent = leased_bench(bench, lease, limit)
+    stops: list[_Stop | None] = []
+    devices = [bench.devices[subject] for subject in task.subjects]
+    virtual = all(isinstance(d.clock, VirtualClock) for d in devices or bench.devices.values())
+    machine = patience.machine if virtual else limit + patience.settle
+    if within(
+        machine, lambda: stops.append(_guard(lambda: work(lent, limit))), lease, patience.grace
+    ):
+        return run, stops[0]
+    kept = replace(run, seen=list(run.seen))
+    within(patience.grace, lambda: _clean(devices), Lease())
+    reason = f"the burn outstayed {machine:g} s (it is planned to take {planned:g} s)"
+    return kept, _Stop(Why.TIMED_OUT, reason, why(OverTime())[1])
+
+
+def _refusal(burn: Burn, bench: Bench, settings: Settings) -> _Stop | None:
+    """Return why a burn may not be run at all: it changes real GPUs, and nobody allowed it."""
+    if not burn.changes or bench.source != "real" or burn.id in settings.allowed:
+        return None
+    reason = "it changes settings of real GPUs, and nobody allowed that: nothing was touched"
+    return _Stop(Why.NOT_PERMITTED, reason, f"allow it: --allow {burn.id}")
+
+
+def _clean(devices: Iterable[Device]) -> None:
+    """Free what a burn that was left behind had claimed, and take its load away."""
+    for device in devices:
+        with contextlib.suppress(DeviceError):
+            device.end()
+
+
+def _work(burn: Burn, bench: Bench, run: Run, limit: float) -> None:
     """Run the burn between begin and end; whatever happens, its events are read and end is said."""
+    device = bench.devices[run.subject]
     run.now = device.clock.now
     run.begun = run.now()
     if burn.run is None:
@@ -105,7 +167,8 @@ def _work(burn: Burn, device: Device, bench: Bench, run: Run) -> None:
         run.begun = run.now()
         run.say(device.telemetry.events())  # what came before is evidence, and not this burn's
         try:
-            burn.run(device, bench, run)
+            with deadline([device], limit):
+                burn.run(device, bench, run)
         finally:
             _events(burn, device, run)
     finally:
@@ -131,7 +194,9 @@ def execute_part(burn: Burn, bench: Bench, subject: str, settings: Settings) -> 
     """Run `burn` once on a host, or on a rack's power or cooling; return everything seen."""
     run = Run(burn.id, subject, settings)
     work = burn.host if subject.endswith("/host") else burn.zone
-    stop = None if work is None else _guard(lambda: _around(work, bench, run))
+    stop = None
+    if work is not None:
+        run, stop = _timed(_Task(burn, bench, run), lambda lent, _: _around(work, lent, run))
     owed = (
         (each, metric)
         for sort, metrics in burn.owes.items()
@@ -156,10 +221,14 @@ def execute_wide(burn: Burn, bench: Bench, settings: Settings) -> list[Seen]:
     run = Run(burn.id, WIDE, settings)
     run.now = bench.now
     subjects = settings.gpus or tuple(bench.devices)
-    crew = Crew(bench, subjects)
-    stop = _guard(lambda: _work_wide(burn, crew, bench, run))
+    stops: dict[str, Exception] = {}
+    task = _Task(burn, bench, run, subjects)
+    run, stop = _timed(
+        task, lambda lent, limit: _work_wide(burn, Crew(lent, subjects, stops), lent, limit, run)
+    )
+    stops = dict(stops)
     for subject in subjects:
-        own = _guard(partial(_raise, crew.stops[subject])) if subject in crew.stops else None
+        own = _guard(partial(_raise, stops[subject])) if subject in stops else None
         gone = own is not None and own.why in (Why.LOST, Why.NOT_RUN)
         if own is None and stop is not None:
             own = stop
@@ -180,12 +249,12 @@ def _raise(error: Exception) -> None:
     raise error
 
 
-def _work_wide(burn: Burn, crew: Crew, bench: Bench, run: Run) -> None:
+def _work_wide(burn: Burn, crew: Crew, bench: Bench, limit: float, run: Run) -> None:
     """Run a wide burn between the begin and the end of all its GPUs."""
     if burn.wide is None:
         msg = f"{burn.id} does nothing on a whole rack"
         raise ValueError(msg)
-    began = list(crew.devices.values())
+    began = dict(crew.devices)
     check, attempt = burn.id, run.settings.attempt
     try:
         crew.each(lambda device: device.begin(check, attempt, run.settings.at))
@@ -194,15 +263,19 @@ def _work_wide(burn: Burn, crew: Crew, bench: Bench, run: Run) -> None:
         for events in crew.each(lambda device: device.telemetry.events()).values():
             run.say(events)
         try:
-            burn.wide(crew, bench, run)
+            with deadline(crew.devices.values(), limit):
+                burn.wide(crew, bench, run)
         finally:
             counts = crew.each(lambda device: run.say(device.telemetry.events()))
             if "xid.count" in burn.owes.get("gpu", ()):
                 for subject, count in counts.items():
                     run.note("xid.count", count, subject)
     finally:
-        for device in began:
-            device.end()
+        for subject, device in began.items():
+            try:
+                device.end()
+            except DeviceError as error:
+                crew.leave(subject, error)
 
 
 def measurements(seen: Iterable[Seen]) -> list[Measurement]:

@@ -11,7 +11,14 @@ import pytest
 from rackproof.harness.burns import BURNS, Settings, execute
 from rackproof.harness.clock import VirtualClock
 from rackproof.harness.devices.absent import NoFabric, NoHost
-from rackproof.harness.devices.protocol import LinkCounters, Pattern, Product, Verified, Watch
+from rackproof.harness.devices.protocol import (
+    LinkCounters,
+    Moved,
+    Pattern,
+    Product,
+    Verified,
+    Watch,
+)
 from rackproof.harness.errors import Unsupported
 from rackproof.harness.model import Event, Gpu, Measurement, Missing, Seen, Value
 
@@ -104,6 +111,21 @@ class PaperPlane:
         wrong = self._step(f"{way}(r{_name(expect)},w{_name(write)})")
         return Verified(int((hi - lo) // 8 * self.verified), wrong)
 
+    def copy(self, to: int, lo: int, hi: int) -> None:
+        self._step(f"copy {lo} {hi} {to}")
+
+    def stream(self, kind: str, seconds: float, watch: Watch = None) -> Moved:
+        return Moved(8 * SIZE, self._took(seconds), self._step(f"stream {kind}"))
+
+    def transfer(self, way: str, seconds: float, seed: int, watch: Watch = None) -> Moved:
+        wrong = self._step(f"transfer {way} {seed}")
+        if watch is not None:
+            self.while_loaded(watch)
+        return Moved(SIZE, self._took(seconds), wrong)
+
+    def _took(self, seconds: float) -> float:
+        return seconds if self.seconds is None else self.seconds
+
     def order(self, precision: str) -> int:
         return 96
 
@@ -120,7 +142,7 @@ class PaperPlane:
 
 
 def _name(pattern: Pattern) -> str:
-    if pattern.kind == "constant":
+    if pattern.kind == "constant" and not pattern.seed:
         return "1" if pattern.invert else "0"
     return f"{pattern.kind[0]}{'-' if pattern.invert else '+'}{pattern.seed}"
 
@@ -143,6 +165,10 @@ class PaperDevice:
         if self.on_begin is not None:
             raise self.on_begin
 
+    def wait(self, seconds: float) -> None:
+        self.plane.log.append(f"wait {seconds:g}")
+        self.clock.advance(seconds)
+
     def end(self) -> None:
         self.ended += 1
         if self.on_end is not None:
@@ -158,6 +184,7 @@ class PaperBench:
     serials: dict[str, str | None] = field(default_factory=dict)
     counted: bool = False
     count: int = 1
+    source: str = "emulated"
     unexpected: Sequence[Any] = ()
     hosts: Sequence[str] = ("rack0/tray00/host", "rack0/tray01/host")
 
@@ -193,7 +220,8 @@ class PaperBench:
         self, what: Any, attempt: int = 1, seed: int = 3, settings: Settings | None = None
     ) -> "Outcome":
         burn = BURNS[what] if isinstance(what, str) else what
-        settings = settings or Settings("quick", seed, attempt)
+        level = "quick" if "quick" in burn.seconds else "acceptance"
+        settings = settings or Settings(level, seed, attempt)
         return Outcome(execute(burn, self, GPU, settings))  # type: ignore[arg-type]
 
     def burn_host(self, what: Any, host: str = "rack0/tray00/host") -> "Outcome":

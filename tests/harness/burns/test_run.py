@@ -246,7 +246,8 @@ def test_every_burn_gives_what_it_owes_when_the_driver_says_nothing(bench):
 
 
 def test_a_plan_takes_ids_and_families_in_the_tables_order():
-    assert [b.id for b in plan("quick")] == list(BURNS)
+    assert [b.id for b in plan("soak")] == list(BURNS)
+    assert {b.id for b in plan("quick")} < set(BURNS)
     family = [b.id for b in plan("quick", ["memory", "inventory"])]
     assert family[0] == "inventory"
     assert len(family) > 2
@@ -259,8 +260,8 @@ def test_a_plan_takes_ids_and_families_in_the_tables_order():
     [
         ("fast", (), "unknown level"),
         ("quick", ("memroy",), "did you mean memory"),
-        ("quick", ("copy.h2d",), "not in this version"),
-        ("quick", ("copy",), "not in this version"),
+        ("quick", ("inventory", "thermal.soak"), "not of level quick, only of acceptance, soak"),
+        ("quick", ("power.cap",), "not of level quick"),
         ("quick", ("gemm.fp32", "gemm.fp33"), "unknown burn"),
     ],
 )
