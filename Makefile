@@ -66,11 +66,12 @@ test: lint
 	.venv/bin/python -m pytest -n $(JOBS) $(PYTEST)
 
 bench: environment-test
-	@for script in $(filter-out benchmarks/prove.py,$(sort $(wildcard benchmarks/*.py))); do \
+	@for script in $(filter-out benchmarks/prove%,$(sort $(wildcard benchmarks/*.py))); do \
 	    echo "== $$script"; .venv/bin/python "$$script" || exit 1; done
 
 prove: environment-test
-	.venv/bin/python benchmarks/prove.py
+	@for script in $(sort $(wildcard benchmarks/prove*.py)); do \
+	    echo "== $$script"; .venv/bin/python "$$script" || failed=1; done; [ -z "$$failed" ]
 
 clean:
 	rm -rf .venv .typing .cache .ruff_cache .pytest_cache .hypothesis build dist
