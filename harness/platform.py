@@ -16,6 +16,8 @@ from rackproof.harness.spec import RackSpec
 MEMORY_TOLERANCE = 0.01
 # A link runs at its rate or at a lower one; 1 % is for the digits that a driver leaves out.
 SPEED_TOLERANCE = 0.01
+# A full load reaches this share of the target power: DCGM's targeted power test passes from 0.75 on.
+TARGET_SHARE = 0.75
 # NVLink 5 counts bit errors by link; the generations before it count replays and CRC errors.
 BER_SINCE_NVLINK = 5
 # What is published of copies and all-reduces reaches 0.69 of the links' stated rate or more (GB200,
@@ -64,6 +66,7 @@ _RULES: tuple[tuple[str, str, str, str], ...] = (
     ("nvlink.links", "links", "nvlink_links", "equal"),
     ("nvlink.speed", "GB/s", "nvlink_speed", "nearly"),
     ("temperature", "C", "temperature_slowdown", "high"),
+    ("power.steady", "W", "power_default", "target"),
 )
 # Limits that narrow one that holds everywhere, so that there is nothing missing without them.
 _OPTIONAL = frozenset({"temperature"})
@@ -173,6 +176,9 @@ def _limit(metric: str, unit: str, constant: Constant, how: str) -> PlatformLimi
     if how == "about":
         low, high = value * (1 - MEMORY_TOLERANCE), value * (1 + MEMORY_TOLERANCE)
         return PlatformLimit(metric, unit, f"{value:g} within 1 %: {source}", low=low, high=high)
+    if how == "target":
+        low = TARGET_SHARE * value
+        return PlatformLimit(metric, unit, f"{TARGET_SHARE} x {value:g}: {source}", low=low)
     if how == "nearly":
         low = value * (1 - SPEED_TOLERANCE)
         return PlatformLimit(metric, unit, f"0.99 x {value:g}: {source}", low=low)

@@ -18,6 +18,7 @@ GPU = (
     "throttle.power_brake",
     "temperature",
     "thermal.margin",
+    "power.limit.gap",
     "recovery.action",
 )
 NOTED = (
@@ -32,6 +33,7 @@ NOTED = (
     "pcie.gen",
     "pcie.width",
     "power.average",
+    "power.limit",
     "clock.sm",
 )
 LINK = ("nvlink.ber",)

@@ -2,17 +2,21 @@
 
 from collections.abc import Sequence
 
-from rackproof.harness.burns import gemm, health, inventory, links, memory, platform
+from rackproof.harness.burns import (
+    copies,
+    gemm,
+    health,
+    inventory,
+    links,
+    memory,
+    platform,
+    power,
+    thermal,
+)
 from rackproof.harness.burns.base import LEVELS, Burn
 from rackproof.harness.errors import SpecError, nearest
 
 PROBE = ("inventory", "health")
-# ids of the contract that this version does not have yet: named, so that nobody takes them for run
-LATER = (
-    "memory.inversions8 memory.walking memory.modulo20 memory.fade memory.block "
-    "hbm.bandwidth copy.h2d copy.d2h copy.both "
-    "power.steady power.step power.cap thermal.soak"
-).split()
 
 
 _ALL: tuple[Burn, ...] = (
@@ -20,8 +24,11 @@ _ALL: tuple[Burn, ...] = (
     *health.BURNS,
     *platform.BURNS,
     *memory.BURNS,
+    *copies.BURNS,
     *gemm.BURNS,
     *links.BURNS,
+    *power.BURNS,
+    *thermal.BURNS,
 )
 BURNS: dict[str, Burn] = {burn.id: burn for burn in _ALL}
 
@@ -41,7 +48,8 @@ def add(burn: Burn) -> None:
 def plan(level: str, only: Sequence[str] = ()) -> list[Burn]:
     """Return the burns of `level`, narrowed to the ids or families in `only`, in table order.
 
-    Raises SpecError for an unknown level or id, with the nearest known one.
+    Raises SpecError for an unknown level or id, with the nearest known one, and for what is asked
+    for and is not of the level.
     """
     if level not in LEVELS:
         msg = f"unknown level {level!r}{nearest(level, LEVELS)}: one of {', '.join(LEVELS)}"
@@ -51,10 +59,11 @@ def plan(level: str, only: Sequence[str] = ()) -> list[Burn]:
         family = {id_ for id_ in BURNS if id_ == name or id_.startswith(f"{name}.")}
         if not family:
             families = {id_.partition(".")[0] for id_ in BURNS}
-            if any(later == name or later.startswith(f"{name}.") for later in LATER):
-                msg = f"burn {name!r} is not in this version; there are {', '.join(BURNS)}"
-            else:
-                msg = f"unknown burn {name!r}{nearest(name, {*BURNS, *families})}"
+            msg = f"unknown burn {name!r}{nearest(name, {*BURNS, *families})}"
+            raise SpecError(msg)
+        if not any(level in BURNS[id_].seconds for id_ in family):
+            levels = [each for each in LEVELS if any(each in BURNS[i].seconds for i in family)]
+            msg = f"burn {name!r} is not of level {level}, only of {', '.join(levels)}"
             raise SpecError(msg)
         wanted |= family
     return [b for b in BURNS.values() if level in b.seconds and (not wanted or b.id in wanted)]
