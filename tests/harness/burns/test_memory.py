@@ -1,8 +1,14 @@
 """memory.*: what is written, what is verified, and what counts."""
 
+import functools
+import operator
+
 import pytest
 
+from rackproof.harness.burns import BURNS, Settings
 from rackproof.harness.burns.memory import TESTS
+from rackproof.harness.devices.patterns import word
+from rackproof.harness.devices.protocol import Pattern, Verified
 from rackproof.harness.errors import DeviceError, Lost, TimedOut, Unsupported
 from rackproof.harness.model import Why
 
@@ -27,16 +33,71 @@ def test_march_c_minus_is_what_the_book_says(bench):
     ]  # fmt: skip
 
 
-def test_every_word_and_its_inverse_are_written_and_read(bench):
-    for burn in ALL:
-        bench.device.plane.log.clear()
-        bench.burn(burn)
-        log = bench.device.plane.log
-        read = {
-            part for line in log for part in line.replace("(", ",").split(",") if part[0] == "r"
-        }
-        read = {word.strip(")") for word in read} - {"release"}
-        assert len(read) == 2, (burn, read)
+@pytest.mark.parametrize("burn", ALL)
+def test_every_bit_is_read_as_a_one_and_as_a_zero(bench, burn):
+    plane, seen = bench.device.plane, []
+    plane.verify = lambda lo, hi, pattern: seen.append(pattern) or Verified((hi - lo) // 8, 0)
+    plane.march = lambda lo, hi, _up, expect, _write: (
+        seen.append(expect) or Verified((hi - lo) // 8, 0)
+    )
+    assert bench.burn(burn).values["memory.miscompares"] == 0
+    patterns = {(p.kind, p.seed, p.invert, p.origin) for p in seen}
+    for address in (0, 8 * 77):
+        words = [word(Pattern(*pattern), address) for pattern in patterns]
+        assert functools.reduce(operator.or_, words) == 2**64 - 1
+        assert functools.reduce(operator.and_, words) == 0
+
+
+def test_8_bit_inversions_go_up_with_the_pattern_and_down_with_its_inverse(bench):
+    bench.burn("memory.inversions8")
+    log = [line for line in bench.device.plane.log if line not in ("claim", "release")]
+    seeds = [0x0101_0101_0101_0101 << bit for bit in range(8)]
+    assert log[0] == f"wc+{seeds[0]}"
+    assert log[1:-1:2] == [f"up(rc+{seed},wc-{seed})" for seed in seeds]
+    following = [*seeds[1:], seeds[0]]
+    assert log[2:-1:2] == [
+        f"down(rc-{one},wc+{two})" for one, two in zip(seeds, following, strict=True)
+    ]
+
+
+def test_walking_visits_every_bit_both_ways(bench):
+    bench.burn("memory.walking")
+    log = bench.device.plane.log
+    assert sum(line.startswith("up(rc+") for line in log) == 63
+    assert sum(line.startswith("down(rc-") for line in log) == 63
+    assert log.count(f"down(rc+{1 << 63},wc-1)") == 1
+
+
+def test_modulo20_puts_the_odd_word_in_each_place(bench):
+    bench.burn("memory.modulo20", seed=3, attempt=2)
+    read = [line for line in bench.device.plane.log if line.startswith("up(rm+")]
+    assert read == [f"up(rm+{100 + n},wm-{100 + n})" for n in range(20)]
+
+
+@pytest.mark.parametrize(("level", "seconds"), [("acceptance", 30), ("soak", 300)])
+def test_fade_waits_after_each_fill(bench, level, seconds):
+    outcome = bench.burn("memory.fade", settings=Settings(level, 3))
+    log = bench.device.plane.log
+    assert log[1:-1] == ["wr+4", f"wait {seconds}", "rr+4", "wr-4", f"wait {seconds}", "rr-4"]
+    # The wait is no part of the rate: four passes of half a second.
+    assert outcome.values["memory.rate"] == pytest.approx(4 * 2**20 / 2.0 / 1e9)
+
+
+def test_block_copies_each_block_once_and_verifies_both_halves(bench):
+    bench.burn("memory.block")
+    log = bench.device.plane.log
+    copies = [tuple(map(int, line.split()[1:])) for line in log if line.startswith("copy")]
+    half = 2**19
+    for part, source, goal in ((copies[:8], 0, half), (copies[8:], half, 0)):
+        assert sorted(lo for lo, _, _ in part) == [source + half // 8 * n for n in range(8)]
+        assert sorted(to for _, _, to in part) == [goal + half // 8 * n for n in range(8)]
+        assert all(hi - lo == half // 8 for lo, hi, _ in part)
+
+
+def test_a_quick_level_leaves_the_long_tests_out():
+    short = {id_ for id_ in ALL if "quick" in BURNS[id_].seconds}
+    assert short == {"memory.address", "memory.inversions", "memory.march", "memory.random"}
+    assert all({"acceptance", "soak"} <= set(BURNS[id_].seconds) for id_ in ALL)
 
 
 def test_random_data_is_fresh_in_each_attempt(bench):
