@@ -70,7 +70,7 @@ bench: environment-test
 	    echo "== $$script"; .venv/bin/python "$$script" || exit 1; done
 
 prove: environment-test
-	@for script in $(sort $(wildcard benchmarks/prove*.py)); do \
+	@failed=; for script in $(sort $(wildcard benchmarks/prove*.py)); do \
 	    echo "== $$script"; .venv/bin/python "$$script" || failed=1; done; [ -z "$$failed" ]
 
 clean:
