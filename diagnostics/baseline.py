@@ -14,7 +14,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-FEWEST = 8
+FEWEST = 8  # like GPUs that a rack has
+LEFT = 6  # of them that answered: a GPU that is lost takes no reference from the others
 LEAST = 0.05
 MOST = 0.07
 SIGMAS = 6.0
@@ -37,10 +38,13 @@ class Baseline:
         return f"median {self.median:.6g} of {self.count} like GPUs, less or more {margin:.1%}"
 
 
-def baseline(values: Sequence[float]) -> Baseline | None:
-    """Return the baseline of at least eight finite values that are alike enough, else None."""
+def baseline(values: Sequence[float], planned: int = 0) -> Baseline | None:
+    """Return the baseline of at least eight finite values that are alike enough, else None.
+
+    `planned` is how many like GPUs there are; where they are eight or more, six values will do.
+    """
     values = [v for v in values if math.isfinite(v)]
-    if len(values) < FEWEST:
+    if len(values) < (LEFT if planned >= FEWEST else FEWEST):
         return None
     median = statistics.median(values)
     mad = statistics.median(abs(v - median) for v in values)

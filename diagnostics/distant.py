@@ -20,8 +20,9 @@ WITH_OTHERS = (
     "link.pair.coverage", "link.*.wrong", "link.all.rate", "link.collective.*", *FOLLOWS,
 )  # fmt: skip
 # Who is at fault where several could be, in this order. `slow` is a GPU that computes slowly.
-BY_LINK = ("fabric", "link", "gone", "links")
+BY_LINK = ("fabric", "link", "gone", "links", "reach")
 BY_SPEED = ("thermal", "brake", "cap", "power", "slow")
+HALF = 0.5
 Events = Mapping[str, Sequence[Event]]
 
 
@@ -38,6 +39,15 @@ def _heard(group: Group, events: Events) -> bool:
     )  # fmt: skip
 
 
+def _alone(group: Group) -> bool:
+    """Whether a GPU reached less than half of its partners: they reach each other, and it is it."""
+    return any(
+        check.metric == "link.pair.coverage" and isinstance(value, int | float) and value < HALF
+        for check in group.checks
+        for value in check.runs
+    )
+
+
 def _sort(group: Group, head: Head, events: Events) -> str:
     """Name the sort of fault that a group is to others; an empty text where it is none."""
     if sort_of(group.subject) == "link":
@@ -47,6 +57,8 @@ def _sort(group: Group, head: Head, events: Events) -> str:
         pass
     elif group.cause in ("gone", "fabric", "thermal", "brake", "cap", "power"):
         sort = group.cause
+    elif _alone(group):
+        sort = "reach"
     elif group.cause == "sm" and any(matches(name, ("gemm.*.rate",)) for name in group.metrics):
         sort = "slow"
     elif group.component == "nvlink":
@@ -108,7 +120,8 @@ class _Search:
         if not said and not _all(group, (*LINKS, *FOLLOWS)):
             return None
         mine = self.own(group, _is_link)
-        if mine or (said and not _heard(group, self.events)) or not _all(group, WITH_OTHERS):
+        speaks = said and not _heard(group, self.events)
+        if mine or speaks or _alone(group) or not _all(group, WITH_OTHERS):
             return mine
         return self.first(group, BY_LINK if said else (*BY_LINK, *BY_SPEED))
 
@@ -128,7 +141,8 @@ def distant(
 ) -> list[Shared]:
     """Return the further cases: those in which one group follows from another, one for each root.
 
-    Repeats of what others heard, with nobody to follow from, are the fabric's.
+    Repeats of what others heard, and partners that many cannot reach, are the fabric's where there
+    is nobody to follow from.
     """
     taken = {id(member) for case in cases for member in case.members}
     search = _Search(head, groups, events)
@@ -140,12 +154,13 @@ def distant(
         root = search.of(group)
         if root is not None:
             led.setdefault(id(root), (root, []))[1].append(group)
-        elif _heard(group, events):
+        elif _heard(group, events) or (group.cause == "reach" and not _alone(group)):
             crowd.append(group)
     found = [
         Shared(root.subject, root.cause, root.component, tuple(members), root)
         for root, members in led.values()
     ]
     if len(crowd) > 1:
-        found.append(Shared(WIDE, "fabric", "fabric", tuple(crowd)))
+        lead = next((g for g in groups if g.subject == WIDE and id(g) not in taken), None)
+        found.append(Shared(WIDE, "fabric", "fabric", tuple(crowd), lead))
     return found

@@ -22,6 +22,7 @@ TRACES = frozenset(
 )
 BRAKE = frozenset({"throttle.power_brake", "throttled.brake.share"})
 CAP = frozenset({"power.limit.gap", "power.cap.readback"})
+REACH = frozenset({"link.pair.coverage", "link.collective.ranks"})  # who took part at all
 
 RATES = ("gemm.*.rate", "hbm.bandwidth", "hbm.triad", "copy.*.rate", "link.*.rate")
 LINKS = ("link.*",)
@@ -78,17 +79,16 @@ def explains(cause: str, signs: Iterable[str], metric: str) -> bool:
 
 def cause_of_metric(metric: str, component: str) -> str:
     """Return the cause that a metric is a sign of: most are named after their component."""
-    for cause, own in (("gone", GONE), ("wrong-part", WRONG_PART), ("brake", BRAKE), ("cap", CAP)):
-        if metric in own:
-            return cause
-    return component
+    return next((cause for cause, own in CAUSES.items() if metric in own), component)
 
 
 def component_of(cause: str) -> str:
     """Return the contract's component of a cause, but for a GPU that is gone."""
-    return {"wrong-part": "host", "brake": "power", "cap": "power", "gone": "unknown"}.get(
-        cause, cause
-    )
+    return COMPONENTS.get(cause, cause)
 
 
+CAUSES = {"gone": GONE, "wrong-part": WRONG_PART, "brake": BRAKE, "cap": CAP, "reach": REACH}
+COMPONENTS = {
+    "gone": "unknown", "wrong-part": "host", "brake": "power", "cap": "power", "reach": "fabric",
+}  # fmt: skip
 ORDER = tuple(dict.fromkeys(effect.cause for effect in EFFECTS))

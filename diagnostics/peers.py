@@ -57,7 +57,8 @@ def peer_limits(head: Head, found: Mapping[Key, Runs]) -> dict[Peer, Limit]:
         if name in relative and runs.values and gpu_of(subject) in head.gpus:
             group = _group(head, table[name], subject)
             values[burn, name, group].append(runs.values[min(runs.values)][0])
-    limits = {key: _peer_limit(table[key[1]], seen) for key, seen in values.items()}
+    like = Counter(head.gpus.values())
+    limits = {key: _peer_limit(table[key[1]], seen, like[key[2]]) for key, seen in values.items()}
     return {key: limit for key, limit in limits.items() if limit is not None}
 
 
@@ -73,7 +74,8 @@ def _group(head: Head, metric: Metric, subject: str) -> str:
     return "" if metric.unit == "text" else head.gpus.get(gpu, "")
 
 
-def _peer_limit(metric: Metric, values: Sequence[Value]) -> Limit | None:
+def _peer_limit(metric: Metric, values: Sequence[Value], planned: int) -> Limit | None:
+    """Return the limit that `values` of like GPUs give, of which `planned` are in the rack."""
     if metric.unit == "text":
         (common, count), *others = Counter(values).most_common()
         if len(values) < ALONE or (others and len(values) < FEWEST):
@@ -84,7 +86,7 @@ def _peer_limit(metric: Metric, values: Sequence[Value]) -> Limit | None:
         return Limit(metric.name, source, "median", equal=common)
     if metric.name in WARMER:
         return _warmer(metric, [float(v) for v in values if not isinstance(v, str)])
-    base = baseline([float(v) for v in values if not isinstance(v, str)])
+    base = baseline([float(v) for v in values if not isinstance(v, str)], planned)
     if base is None:
         return None
     low, high = (base.low, None) if metric.better == "high" else (None, base.high)

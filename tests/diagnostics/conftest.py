@@ -25,6 +25,26 @@ HEALTHY: Mapping[str, Value] = {
     "memory.coverage": 0.97,
     "gemm.fp32.rate": 60.0,
     "fabric.state": "completed",
+    "fabric.health": "healthy",
+    "gemm.bf16.rate": 1700.0,
+    "hbm.bandwidth": 6500.0,
+    "copy.h2d.rate": 200.0,
+    "link.pair.rate": 769.0,
+    "link.pair.coverage": 1.0,
+    "link.all.rate": 700.0,
+    "link.collective.rate": 900.0,
+    "link.collective.ranks": 8,
+    "nvlink.share": 1.0,
+    "pcie.gen.loaded": 6,
+    "power.steady": 1300.0,
+    "power.cap.held": 1.0,
+    "power.cap.readback": 1,
+    "power.step.peak": 1.0,
+    "thermal.soak.temperature": 60.0,
+    "shelf.health": "ok",
+    "cooling.health": "ok",
+    "cooling.flow": 100.0,
+    "nic.link": 1,
 }
 PLAN = (
     Planned("inventory", {"gpu": ["gpu.name", "driver.version", "fabric.state"],
@@ -71,6 +91,8 @@ class Bed:
     problems: Sequence[str] = ()
     switches: int | None = 3
     skus: Mapping[str, str] = field(default_factory=dict)
+    around: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    domain: int | None = None
 
     def head(self) -> Head:
         trays = [f"rack{r}/tray{t:02d}" for r in range(self.racks) for t in range(self.trays)]
@@ -82,7 +104,7 @@ class Bed:
             gpus={gpu: self.skus.get(gpu, "b300") for gpu in gpus},
             hosts=[f"{tray}/host" for tray in trays], links=self.links, plan=self.plan,
             limits=limits.as_json(), today=self.today, absent=self.absent,
-            domain=len(gpus), switches=self.switches,
+            domain=self.domain or len(gpus), switches=self.switches, around=self.around,
         )  # fmt: skip
 
     def record(self) -> Record:
@@ -91,14 +113,12 @@ class Bed:
         for number, gpu in enumerate(head.gpus):
             serial = f"1650000{number:03d}"
             seen.append(Measurement("inventory", gpu, "gpu.serial", serial, "text"))
-        attempts = {
-            (p.burn, s): 1 for p in head.plan for sort in p.owes for s in head.subjects(sort)
-        }
+        attempts = {(p.burn, item): 1 for p in head.plan for item in head.items(p)}
         for (burn, subject, _), values in (*self.runs.items(), *self.gaps.items()):
-            owner = (burn, gpu_of(subject))
+            owner = (burn, head.item_of(burn, subject))
             attempts[owner] = max(attempts.get(owner, 1), len(values))
         for key in self._keys(head):
-            seen += self._read(key, attempts[key[0], gpu_of(key[1])])
+            seen += self._read(key, attempts[key[0], head.item_of(*key[:2])])
         settled = {(b, s, n) for (b, s), last in attempts.items() for n in range(1, last + 1)}
         return Record(
             head, seen, frozenset(settled - self.unsettled), self.ended, tuple(self.problems)
