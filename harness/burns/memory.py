@@ -176,19 +176,34 @@ def fade(passes: Passes, seed: int) -> None:
 
 
 def block(passes: Passes, seed: int) -> None:
-    """Fill one half, copy it to the other in eight blocks out of order, verify both; and back."""
-    half = passes.size // 2 // (COPY_STEP * BLOCKS) * COPY_STEP * BLOCKS
-    size = half // BLOCKS
-    for source, goal, invert in ((0, half, False), (half, 0, True)):
-        pattern = Pattern("random", seed, invert)
-        passes.write(pattern, source, source + half)
-        for number in range(BLOCKS):
-            lo, to = source + number * size, goal + number * 3 % BLOCKS * size
-            passes.copy(to, lo, lo + size)
-        passes.verify(pattern, source, source + half)
-        for number in range(BLOCKS):
-            lo, to = source + number * size, goal + number * 3 % BLOCKS * size
-            passes.verify(Pattern("random", seed, invert, origin=to - lo), to, to + size)
+    """Copy a half to the other in eight blocks out of order, verify both; then its inverse back.
+
+    So each word holds a random word and its inverse, one of them brought by a copy.
+    """
+    size = passes.size // 2 // (COPY_STEP * BLOCKS) * COPY_STEP
+    half, pattern = size * BLOCKS, Pattern("random", seed)
+    moves = [(n * size, half + n * 3 % BLOCKS * size) for n in range(BLOCKS)]
+    there = [Pattern("random", seed, origin=to - lo) for lo, to in moves]
+    passes.write(pattern, 0, half)
+    for lo, to in moves:
+        passes.copy(to, lo, lo + size)
+    _both_halves(passes, pattern, list(zip(moves, there, strict=True)))
+    back = [inverse(moved) for moved in there]
+    for (_, to), moved in zip(moves, back, strict=True):
+        passes.write(moved, to, to + size)
+    for lo, to in moves:
+        passes.copy(lo, to, to + size)
+    _both_halves(passes, inverse(pattern), list(zip(moves, back, strict=True)))
+
+
+def _both_halves(
+    passes: Passes, pattern: Pattern, blocks: list[tuple[tuple[int, int], Pattern]]
+) -> None:
+    """Verify the half that begins at 0, and each block of the other."""
+    size = passes.size // 2 // (COPY_STEP * BLOCKS) * COPY_STEP
+    passes.verify(pattern, 0, size * BLOCKS)
+    for (_, to), moved in blocks:
+        passes.verify(moved, to, to + size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,11 +87,13 @@ def test_block_copies_each_block_once_and_verifies_both_halves(bench):
     bench.burn("memory.block")
     log = bench.device.plane.log
     copies = [tuple(map(int, line.split()[1:])) for line in log if line.startswith("copy")]
-    half = 2**19
-    for part, source, goal in ((copies[:8], 0, half), (copies[8:], half, 0)):
-        assert sorted(lo for lo, _, _ in part) == [source + half // 8 * n for n in range(8)]
-        assert sorted(to for _, _, to in part) == [goal + half // 8 * n for n in range(8)]
-        assert all(hi - lo == half // 8 for lo, hi, _ in part)
+    size = 2**16
+    there, back = copies[:8], copies[8:]
+    assert sorted(lo for lo, _, _ in there) == [size * n for n in range(8)]
+    assert sorted(to for _, _, to in there) == [2**19 + size * n for n in range(8)]
+    assert [lo for lo, _, _ in there] != [to - 2**19 for _, _, to in there]
+    assert all(hi - lo == size for lo, hi, _ in copies)
+    assert back == [(to, to + size, lo) for lo, _, to in there]
 
 
 def test_a_quick_level_leaves_the_long_tests_out():
