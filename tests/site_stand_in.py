@@ -2,6 +2,7 @@
 
 import base64
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -169,8 +170,10 @@ def say(request: BaseHTTPRequestHandler, status: int, body: bytes, **headers: st
 
 
 @contextmanager
-def controller(tree: Mapping[str, Any]) -> Iterator[Controller]:
-    """Serve a tree on a port of the loopback until the end."""
+def controller(
+    tree: Mapping[str, Any], tls: tuple[Path, Path] | None = None
+) -> Iterator[Controller]:
+    """Serve a tree on a port of the loopback until the end; `tls` is a certificate and its key."""
     about = Controller(tree)
 
     class Handler(BaseHTTPRequestHandler):
@@ -185,9 +188,14 @@ def controller(tree: Mapping[str, Any]) -> Iterator[Controller]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    server.handle_error = lambda *_: None  # a client that goes away is what some tests are about
+    if tls is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*tls)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    about.url = f"http://127.0.0.1:{server.server_address[1]}"
+    about.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}"
     try:
         yield about
     finally:

@@ -5,6 +5,7 @@ never into a message.
 """
 
 import contextlib
+import subprocess
 
 import pytest
 
@@ -192,6 +193,33 @@ def test_tls_is_verified_unless_told_otherwise(served, tmp_path):
     for more in ({}, {INSECURE: "1"}, {CA: str(tmp_path / "none.pem")}):
         (access,) = accesses({URL: plain, USER: "reader", PASSWORD: SECRET, **more})
         refusal(Service(access, request_s=2.0))
+
+
+@pytest.fixture(scope="module")
+def certificate(tool, tmp_path_factory):
+    """A certificate that vouches for 127.0.0.1 by itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    key, made = folder / "key.pem", folder / "certificate.pem"
+    words = [tool("openssl", optional=True), "req", "-x509", "-newkey", "rsa:2048", "-nodes"]
+    words += ["-keyout", str(key), "-out", str(made), "-days", "2", "-subj", "/CN=controller"]
+    subprocess.run(
+        [*words, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True
+    )
+    return made, key
+
+
+@pytest.mark.parametrize("trusted", ["no", "by its authority", "by order"])
+def test_a_certificate_counts_only_where_somebody_vouches_for_it(site, certificate, trusted):
+    made, key = certificate
+    more = {"no": {}, "by its authority": {CA: str(made)}, "by order": {INSECURE: "1"}}[trusted]
+    with site.controller(site.site(1, 0), tls=(made, key)) as controller:
+        (access,) = accesses({URL: controller.url, USER: "reader", PASSWORD: SECRET, **more})
+        with contextlib.closing(Service(access)) as client:
+            if trusted == "no":
+                assert "not trusted" in str(refusal(client))
+                assert controller.asked == []
+            else:
+                assert client.get(ROOT)["RedfishVersion"]
 
 
 # --- the environment -----------------------------------------------------------------------------
