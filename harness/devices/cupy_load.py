@@ -56,7 +56,7 @@ class BackgroundLoad:
         self._error: DeviceError | None = None
         self._change = threading.Condition()
         with said(cupy, "prepare a load"), cupy.cuda.Device(index):
-            self._arrays = _data(cupy, order)
+            self._arrays: list[Any] = [*_data(cupy, order)]
             cupy.cuda.get_current_stream().synchronize()
         self._thread = threading.Thread(target=self._run, name=f"load of GPU {index}", daemon=True)
         _live.add(self)
@@ -92,7 +92,7 @@ class BackgroundLoad:
         if self._thread.is_alive():
             msg = f"GPU {self._index}: the load does not end: the driver does not answer"
             raise TimedOut(msg)
-        self._arrays = ()
+        self._arrays.clear()
         _live.discard(self)
 
     @property
@@ -119,7 +119,8 @@ class BackgroundLoad:
         try:
             cublas.setMathMode(handle, DEFAULT_MATH)
             dims = (self._order, self._order, self._order)
-            gemm = Gemm(handle, self._arrays, dims, PATHS["bf16"])
+            a, b, c = self._arrays
+            gemm = Gemm(handle, (a, b, c), dims, PATHS["bf16"])
             each = self._each(gemm, stream)
             while self._wanted():
                 self._work(gemm, each)

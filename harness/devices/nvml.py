@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,7 @@ class NvmlTelemetry:
         self._clock = clock or MachineClock()
         self._events: Any = None
         self._late: DeviceError | None = None
+        self.before_change: Callable[[], None] | None = None  # called before a setting is changed
         with contextlib.suppress(DeviceError):  # events() asks again, and says why
             self._listen()
 
@@ -249,8 +251,9 @@ class NvmlTelemetry:
     def throttled(self, reason: str) -> float:
         """Return the seconds spent so far with the clocks held down for `reason`, cumulative.
 
-        `reason`: ``sw_power``, ``sw_thermal``, ``hw_thermal``, ``power_brake``. Raises Unsupported where
-        this driver version has no such counter, DeviceError where it has something else there.
+        `reason` is ``sw_power``, ``sw_thermal``, ``hw_thermal`` or ``power_brake``. Raises
+        Unsupported where this driver version has no such counter, DeviceError where it has
+        something else there.
         """
         field = self.driver.fields.get(f"throttled.{reason}")
         if field is None:
@@ -272,8 +275,11 @@ class NvmlTelemetry:
         """Ask for a power limit in W and return what is in force then, read back.
 
         By the first version of the call: nvidia-ml-py ignores what the second one answers.
-        Raises NotPermitted, or a DeviceError for a limit outside the GPU's range.
+        Raises NotPermitted, or a DeviceError for a limit outside the GPU's range, or where what it
+        was cannot be written down first.
         """
+        if self.before_change is not None:
+            self.before_change()
         try:
             pynvml.nvmlDeviceSetPowerManagementLimit(self.handle, round(watts * 1000))
         except pynvml.NVMLError as error:

@@ -1,43 +1,39 @@
 """The real GPUs of this machine: what stands behind a Bench when no rack is emulated.
 
 In: the machine's NVML driver, and what ought to be there, if anyone said. Out: a RackSpec of one
-tray for `local`, and for each GPU a device whose work goes through CuPy. A GPU on which somebody
-else computes is refused: a burn would slow that work down and be slowed down by it.
+tray for `local`; for each GPU a device whose work goes through CuPy, that begins a burn at rest and
+ends it idle, with every setting as it was before; and what killed runs left changed, put back.
 """
 
-import importlib
-import os
+import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 import pynvml
 
 from rackproof.harness.clock import Clock, MachineClock
-from rackproof.harness.devices.absent import NoFabric
 from rackproof.harness.devices.bench import LOCAL
+from rackproof.harness.devices.cupy_plane import CupyPlane
 from rackproof.harness.devices.host import RealHost
+from rackproof.harness.devices.lazy_plane import LazyPlane
 from rackproof.harness.devices.nvml import Driver, Handle, Identity, NvmlTelemetry, translated
-from rackproof.harness.devices.protocol import (
-    DataPlane,
-    Device,
-    Fabric,
-    Host,
-    Moved,
-    Pattern,
-    Product,
-    Telemetry,
-    Verified,
-    Watch,
-)
-from rackproof.harness.errors import DeviceError, NotPresent
+from rackproof.harness.devices.nvml_readings import power_limits
+from rackproof.harness.devices.protocol import DataPlane, Device, Fabric, Host, Telemetry
+from rackproof.harness.devices.real_fabric import RealFabric
+from rackproof.harness.devices.settle import IDLE, Gate, Sample, optional, settle
+from rackproof.harness.errors import DeviceError, NotPresent, TimedOut
+from rackproof.harness.journal import Change, Journal, state_folder
 from rackproof.harness.model import Gpu, Tray
 from rackproof.harness.skus import Sku, skus
 from rackproof.harness.spec import AIR, Power, RackSpec
 
-NO_CUPY = "CuPy is not installed: pip install rackproof[gpu-cuda13]"
 UNKNOWN_SKU = "unknown"
+POWER_LIMIT = "power.limit"
+SAME_W = 0.5  # a limit that reads back within this is the one that was asked for
+Tell = Callable[[str], None]
 
 
 class RealBacking:
@@ -51,6 +47,10 @@ class RealBacking:
         self._pci: dict[str, str] = {}
         self._host = RealHost(spec, self._pci)
         self._clock = MachineClock()
+        self._journal = Journal(state_folder(), put_back)
+        self._planes: dict[str, LazyPlane] = {}
+        self._telemetry: dict[str, NvmlTelemetry] = {}
+        self._fabric: RealFabric | None = None
 
     def clock(self, subject: str) -> Clock:
         """Return the machine's clock, whichever GPU it is for."""
@@ -60,18 +60,45 @@ class RealBacking:
     def device(self, gpu: Gpu, identity: Identity, telemetry: NvmlTelemetry) -> Device:
         """Return the device in a slot."""
         self._pci[gpu.subject] = identity.pci
-        return RealDevice(gpu, identity, telemetry, shared=self._shared)
+        plane = LazyPlane(telemetry, identity.pci, shared=self._shared)
+        self._planes[gpu.subject], self._telemetry[gpu.subject] = plane, telemetry
+        telemetry.before_change = partial(self._keep, identity.uuid, telemetry)
+        restore = partial(self._journal.restore, identity.uuid)
+        return RealDevice(gpu, telemetry, plane, restore, shared=self._shared)
+
+    def _keep(self, uuid: str, telemetry: NvmlTelemetry) -> None:
+        """Write down the power limit that was asked for: one from out of band lowers the other."""
+        self._journal.keep(Change(uuid, POWER_LIMIT, telemetry.power_limits().requested))
 
     def fabric(self) -> Fabric:
         """Return what joins the GPUs."""
-        return NoFabric("copies between GPUs are not there yet")
+        if self._fabric is None:
+            self._fabric = RealFabric(self._plane, self._reads)
+        return self._fabric
+
+    def _plane(self, subject: str) -> CupyPlane:
+        found = self._planes.get(subject)
+        if found is None:
+            msg = f"{subject}: the driver lists no such GPU"
+            raise NotPresent(msg)
+        return found.made()
+
+    def _reads(self, subject: str) -> object:
+        return self._telemetry[subject].read("temperature") if subject in self._telemetry else None
 
     def host(self) -> Host:
         """Return what stands around them."""
         return self._host
 
     def close(self) -> None:
-        """Do nothing: the devices' planes hold nothing between runs."""
+        """Let NCCL go, end all loads, and put back what is changed."""
+        if self._fabric is not None:
+            self._fabric.close()
+        for plane in self._planes.values():
+            with contextlib.suppress(DeviceError):  # a GPU that was lost has nothing to give back
+                plane.release()
+        with contextlib.suppress(DeviceError):  # it stays written down for the next start
+            self._journal.restore()
 
 
 class RealDevice:
@@ -83,130 +110,101 @@ class RealDevice:
     plane: DataPlane
 
     def __init__(
-        self, gpu: Gpu, identity: Identity, telemetry: NvmlTelemetry, *, shared: bool
+        self,
+        gpu: Gpu,
+        telemetry: NvmlTelemetry,
+        plane: LazyPlane,
+        restore: Callable[[], None],
+        *,
+        shared: bool,
     ) -> None:
         self.gpu = gpu
         self.clock = MachineClock()
         self.telemetry = telemetry
-        self.plane = LazyPlane(telemetry, identity.pci, shared=shared)
+        self.plane = plane
+        self.sleep: Callable[[float], None] = time.sleep
+        self.gate = Gate()
+        self._nvml, self._lazy, self._restore, self._shared = telemetry, plane, restore, shared
 
     def begin(self, check: str, attempt: int, at: float = 0.0) -> None:
-        """Do nothing yet: silicon settles while the next burn prepares its data."""
-        del check, attempt, at
+        """Wait until the GPU has come to rest; the machine's time needs no planned start.
+
+        Raises TimedOut when it is still at work and nobody allowed for others on it.
+        """
+        del attempt, at
+        self._lazy.release()
+        busy = settle(self._sample, self.clock, self.sleep, self.gate)
+        if busy and busy.utilisation is not None and busy.utilisation > IDLE and not self._shared:
+            msg = f"{self.gpu.subject}: utilised for {busy.utilisation:g} % of its time before "
+            msg += f"{check} began, for {self.gate.bound:g} s: see what else runs on it"
+            raise TimedOut(msg)
+
+    def _sample(self) -> Sample:
+        return Sample(
+            optional(partial(utilisation, self._nvml)),
+            optional(partial(self._number, "power.average")),
+            optional(partial(self._number, "temperature")),
+        )
+
+    def _number(self, metric: str) -> float:
+        return float(self.telemetry.read(metric))
 
     def wait(self, seconds: float) -> None:
-        """Let the machine's time pass."""
-        time.sleep(seconds)
+        """Let the machine's time pass; raises Lost when the GPU is lost, or what its load met."""
+        self.sleep(max(0.0, seconds))
+        self._lazy.check()
+        optional(partial(self._number, "temperature"))
 
     def end(self) -> None:
-        """Give the memory back."""
-        self.plane.release()
+        """End the load, give the memory back, and every setting that was changed."""
+        try:
+            self._lazy.release()
+        finally:
+            self._restore()
 
 
-class LazyPlane:
-    """The CuPy plane of one GPU, made at the first work: reading alone needs no CUDA.
-
-    Everything but `release` raises NotPresent without CuPy, and DeviceError where other processes
-    compute on the GPU. They are looked for once, before this process is one of them.
-    """
-
-    def __init__(self, telemetry: NvmlTelemetry, pci: str, *, shared: bool) -> None:
-        self._telemetry = telemetry
-        self._pci = pci
-        self._shared = shared
-        self._made: DataPlane | None = None
-
-    @property
-    def _plane(self) -> DataPlane:
-        if self._made is None:
-            subject = self._telemetry.subject
-            others = [] if self._shared else processes(self._telemetry.handle, subject)
-            if others:
-                shown = ", ".join(map(str, others[:5]))
-                msg = f"{subject}: other processes compute on it (pid {shown}): stop them first"
-                raise DeviceError(msg)
-            self._made = cupy_plane(self._pci)
-        return self._made
-
-    def claim(self) -> int:
-        """As protocol.DataPlane; so are all the others."""
-        return self._plane.claim()
-
-    def release(self) -> None:
-        """Give the memory back, where there was any work."""
-        if self._made is not None:
-            self._made.release()
-
-    def write(self, lo: int, hi: int, pattern: Pattern) -> None:
-        """Write a pattern."""
-        self._plane.write(lo, hi, pattern)
-
-    def verify(self, lo: int, hi: int, pattern: Pattern) -> Verified:
-        """Compare with a pattern."""
-        return self._plane.verify(lo, hi, pattern)
-
-    def march(self, lo: int, hi: int, up: bool, expect: Pattern, write: Pattern) -> Verified:  # noqa: FBT001 - the seam's signature
-        """Read, compare and write in order."""
-        return self._plane.march(lo, hi, up, expect, write)
-
-    @property
-    def xp(self) -> Any:
-        """The array module: cupy."""
-        return self._plane.xp
-
-    def order(self, precision: str) -> int:
-        """The matrix order that loads the GPU."""
-        return self._plane.order(precision)
-
-    def multiply(
-        self, a: Any, b: Any, precision: str, seconds: float, watch: Watch = None
-    ) -> Product:
-        """Multiply back to back."""
-        return self._plane.multiply(a, b, precision, seconds, watch)
-
-    def copy(self, to: int, lo: int, hi: int) -> None:
-        """Copy within the claimed memory."""
-        self._plane.copy(to, lo, hi)
-
-    def stream(self, kind: str, seconds: float, watch: Watch = None) -> Moved:
-        """Stream through memory."""
-        return self._plane.stream(kind, seconds, watch)
-
-    def transfer(self, way: str, seconds: float, seed: int, watch: Watch = None) -> Moved:
-        """Copy from and to the host."""
-        return self._plane.transfer(way, seconds, seed, watch)
-
-    def load(self, share: float) -> None:
-        """Load the GPU; 0 where there was no work needs no CUDA."""
-        if share > 0 or self._made is not None:
-            self._plane.load(share)
-
-
-def processes(handle: Handle, subject: str) -> list[int]:
-    """Return the ids of other processes that compute on a GPU; raises DeviceError."""
+def utilisation(telemetry: NvmlTelemetry) -> float:
+    """Return for how much of its time a GPU computed lately, in %; raises a DeviceError."""
     try:
-        running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        return float(pynvml.nvmlDeviceGetUtilizationRates(telemetry.handle).gpu)
     except pynvml.NVMLError as error:
-        raise translated(error, f"{subject}: processes") from error
-    return sorted(process.pid for process in running if process.pid != os.getpid())
+        raise translated(error, f"{telemetry.subject}: utilisation") from error
 
 
-def cupy_plane(pci: str) -> DataPlane:
-    """Return the CuPy plane of the GPU at a PCI address; raises NotPresent, saying what is missing.
+def put_back(change: Change) -> None:
+    """Put back the power limit of a GPU, wherever it sits now, and read it back.
 
-    CuPy counts GPUs in CUDA's order, which need not be the driver's.
+    Raises NotPresent where it is not there, NotPermitted, or DeviceError when it does not hold.
     """
+    what = f"{change.uuid}: {change.setting}"
+    if change.setting != POWER_LIMIT:
+        msg = f"{what}: this version knows no such setting"
+        raise DeviceError(msg)
     try:
-        cupy: Any = importlib.import_module("cupy")
-    except (ImportError, OSError) as error:
-        raise NotPresent(NO_CUPY) from error
-    module = importlib.import_module("rackproof.harness.devices.cupy_plane")
-    try:
-        plane: DataPlane = module.CupyPlane(cupy.cuda.runtime.deviceGetByPCIBusId(pci))
-    except RuntimeError as error:  # CUDARuntimeError: no driver, or the GPU is hidden from CUDA
-        msg = f"CUDA does not give the GPU at {pci}: {error}"
-        raise NotPresent(msg) from error
-    return plane
+        handle = pynvml.nvmlDeviceGetHandleByUUID(change.uuid)
+        if abs(_requested(handle) - change.was) <= SAME_W:
+            return
+        pynvml.nvmlDeviceSetPowerManagementLimit(handle, round(change.was * 1000))
+        now = _requested(handle)
+    except pynvml.NVMLError as error:
+        raise translated(error, what) from error
+    if abs(now - change.was) > SAME_W:
+        msg = f"{what}: reads {now:g} W after {change.was:g} W were asked for"
+        raise DeviceError(msg)
+
+
+def _requested(handle: Handle) -> float:
+    return power_limits(handle)["requested"]
+
+
+def unheard(_line: str) -> None:
+    """Take a line that nobody wants to hear."""
+
+
+def recover(tell: Tell) -> None:
+    """Put back what runs that were killed left changed, and say so; needs an open driver."""
+    for line in Journal(state_folder(), put_back).recover():
+        tell(line)
 
 
 def local_spec(driver: Driver, expect: RackSpec | None) -> RackSpec:

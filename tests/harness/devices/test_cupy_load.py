@@ -61,7 +61,7 @@ def test_release_ends_it_and_gives_everything_back(plane, machine, card):
     count = len(card.computes)
     plane.load(0.0)
     assert len(card.computes) == count
-    assert load._arrays == ()
+    assert load._arrays == []
 
 
 def test_a_load_can_be_stopped_twice_and_at_rest(machine):
