@@ -37,16 +37,22 @@ DRIVER_MARK = "-rackproof-emulated"
 
 
 def connect(
-    spec: RackSpec, *, seed: int = 0, state_dir: Path | None = None, shared: bool = False
+    spec: RackSpec,
+    *,
+    seed: int = 0,
+    state_dir: Path | None = None,
+    shared: bool = False,
+    tell: Callable[[str], None] = real.unheard,
 ) -> Bench:
     """Return the bench of a rack: emulated, or this machine's GPUs in the slots of `spec`.
 
     `state_dir` takes the emulated driver's state file; a folder of our own, deleted at close(),
-    where there is none. `shared` allows other processes on real GPUs. Raises NotPresent without a driver (or, emulated, without a compiler), and
-    SpecError for a rack that cannot be emulated.
+    where there is none. `shared` allows other processes on real GPUs. What a run that was killed
+    left changed on them is put back first, and said to `tell`. Raises NotPresent without a driver
+    (or, emulated, without a compiler), and SpecError for a rack that cannot be emulated.
     """
     if not spec.emulated:
-        return Bench(spec, Driver.open(None, None), real.RealBacking(shared=shared, spec=spec))
+        return _real(spec, Driver.open(None, None), shared=shared, tell=tell)
     backing = Emulated(spec, seed, state_dir)
     try:
         return Bench(spec, Driver.open(backing.library, backing.state), backing)
@@ -72,14 +78,29 @@ def renew(bench: Bench, *, seed: int) -> bool:
     return True
 
 
-def connect_local(expect: RackSpec | None = None, *, shared: bool = False) -> Bench:
-    """Return the bench of this machine's real GPUs; `shared` allows other processes on them.
+def connect_local(
+    expect: RackSpec | None = None,
+    *,
+    shared: bool = False,
+    tell: Callable[[str], None] = real.unheard,
+) -> Bench:
+    """Return the bench of this machine's real GPUs; `shared` and `tell` as in `connect`.
 
     Raises NotPresent where there is no driver, or no GPU and none expected.
     """
     driver = Driver.open(None, None)
     try:
         spec = real.local_spec(driver, expect)
+    except BaseException:
+        driver.close()
+        raise
+    return _real(spec, driver, shared=shared, tell=tell)
+
+
+def _real(spec: RackSpec, driver: Driver, *, shared: bool, tell: Callable[[str], None]) -> Bench:
+    """Return the bench of real GPUs behind an open driver, as no killed run left them."""
+    try:
+        real.recover(tell)
         return Bench(spec, driver, real.RealBacking(shared=shared, spec=spec))
     except BaseException:
         driver.close()
