@@ -4,9 +4,7 @@ Only this module, and fixtures/plant.py, know that a rack can be emulated; every
 devices.
 """
 
-import contextlib
-import shutil
-import tempfile
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,10 +44,10 @@ def connect(
 ) -> Bench:
     """Return the bench of a rack: emulated, or this machine's GPUs in the slots of `spec`.
 
-    `state_dir` takes the emulated driver's state file; a folder of our own, deleted at close(),
-    where there is none. `shared` allows other processes on real GPUs. What a run that was killed
-    left changed on them is put back first, and said to `tell`. Raises NotPresent without a driver
-    (or, emulated, without a compiler), and SpecError for a rack that cannot be emulated.
+    `state_dir` takes the emulated driver's state file, which is in memory where there is none.
+    `shared` allows other processes on real GPUs. What a run that was killed left changed on them is
+    put back first, and said to `tell`. Raises NotPresent without a driver (or, emulated, without a
+    compiler), and SpecError for a rack that cannot be emulated.
     """
     if not spec.emulated:
         return _real(spec, Driver.open(None, None), shared=shared, tell=tell)
@@ -133,19 +131,32 @@ class Emulated:
     """What stands behind an emulated rack's GPUs: the rack itself, and its driver's state file."""
 
     def __init__(self, spec: RackSpec, seed: int, state_dir: Path | None) -> None:
-        """Build the library where need be, and the rack in `state_dir` or a folder of our own."""
+        """Build the library where need be, and the rack in `state_dir`, or in memory.
+
+        A file in memory has no name that a killed process could leave behind.
+        """
         # Imported here, so that work on real GPUs never loads the emulator.
-        from rackproof.harness.devices.emulated.driver import matching_library  # noqa: PLC0415
+        from rackproof.harness.devices.emulated.driver import (  # noqa: PLC0415
+            OPEN_FILES,
+            matching_library,
+        )
         from rackproof.harness.devices.emulated.rack import EmulatedRack  # noqa: PLC0415
 
+        # The path of a file in memory holds in this process alone, as long as it is open.
+
         self.library = matching_library()
-        self._own = None if state_dir else Path(tempfile.mkdtemp(prefix="rackproof-rack-"))
-        self.state = (state_dir or self._own or Path()) / STATE
+        self._memory: int | None = None
         try:
+            if state_dir is None:
+                self._memory = os.memfd_create("rackproof-rack")
+                self.state = OPEN_FILES / str(self._memory)
+            else:
+                self.state = state_dir / STATE
             self.rack = EmulatedRack.build(spec, seed, self.state)
         except OSError as error:
             self._delete()
-            msg = f"{self.state}: the emulated driver's state cannot be written ({error.strerror})"
+            place = state_dir or "memory"
+            msg = f"{place}: the emulated driver's state cannot be written ({error.strerror})"
             raise NotPresent(msg) from error
         except BaseException:
             self._delete()
@@ -177,11 +188,11 @@ class Emulated:
         return life.stop
 
     def close(self) -> None:
-        """Let go of the state file, and of the folder where it is ours."""
+        """Let go of the state file; in memory it is gone then."""
         self.rack.close()
         self._delete()
 
     def _delete(self) -> None:
-        if self._own is not None:
-            with contextlib.suppress(OSError):
-                shutil.rmtree(self._own)
+        if self._memory is not None:
+            memory, self._memory = self._memory, None
+            os.close(memory)

@@ -35,6 +35,7 @@ from rackproof.harness.errors import DeviceError
 __all__ = ["EmulatedDriver", "Flag", "PostedEvent", "Sensor", "matching_library", "sensor_of"]
 
 Structured = npt.NDArray[np.void]
+OPEN_FILES = Path("/proc/self/fd")
 _TEXT = EVENT["text"].itemsize
 
 
@@ -83,7 +84,8 @@ class EmulatedDriver:
         """Write a state file of `rows` GPUs, all fields zero, and map it.
 
         `cuda_version` is 1000 × major + 10 × minor. The file appears under `path` complete (it is
-        renamed into place, and replaces a file of that name) and is sparse.
+        renamed into place, and replaces a file of that name) and is sparse. A path of OPEN_FILES
+        is a file that is open already.
         """
         if rows < 1:
             msg = f"an emulated driver needs at least one GPU, not {rows}"
@@ -99,15 +101,7 @@ class EmulatedDriver:
         header["driver_version"] = driver_version.encode("ascii")
         header["nvml_version"] = f"13.{driver_version}".encode("ascii")
         header["view_rack"] = header["view_tray"] = -1
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(header.tobytes())
-                file.truncate(int(header["rows_offset"][0]) + rows * ROW.itemsize)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        _write(path, header.tobytes(), int(header["rows_offset"][0]) + rows * ROW.itemsize)
         return cls(path)
 
     def _refuse_another_layout(self) -> None:
@@ -180,6 +174,24 @@ class EmulatedDriver:
         """Let go of the file, which stays; the views must not be used any more."""
         empty = np.zeros(1, HEADER)
         self.header, self.rows, self._events = empty[0], np.zeros(0, ROW), np.zeros(0, EVENT)
+
+
+def _write(path: Path, head: bytes, size: int) -> None:
+    """Write `head` into a sparse file of `size` bytes."""
+    if path.parent == OPEN_FILES:
+        with path.open("r+b") as file:
+            file.write(head)
+            file.truncate(size)
+        return
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(head)
+            file.truncate(size)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def _members() -> dict[str, tuple[int, int]]:

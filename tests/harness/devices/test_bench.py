@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import statistics
+import tempfile
 
 import pytest
 
@@ -183,12 +184,14 @@ def test_the_state_lies_where_it_is_asked_for(tmp_path):
     assert list(tmp_path.iterdir())
 
 
-def test_a_folder_of_our_own_is_deleted():
+def test_a_state_of_our_own_is_in_memory_and_gone_at_the_end(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     bench = connect(load("hgx-h100"), seed=1)
-    folder = bench.backing.state.parent
-    assert folder.is_dir()
+    state = bench.backing.state
+    assert "(deleted)" in str(state.readlink())
     bench.close()
-    assert not folder.exists()
+    assert not state.exists() or "rackproof-rack" not in str(state.readlink())
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- slots ---------------------------------------------------------------------------------------
