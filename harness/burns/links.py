@@ -68,11 +68,13 @@ def _copy(crew: Crew, bench: Bench, notes: Run, *, at_once: bool) -> tuple[Copie
     for number, pairs in enumerate(rounds):
         if number and (at_once or number in marks):
             window.mark()
-        for way in (1,) if at_once else (1, -1):
-            here = [pair[::way] for pair in pairs if all(gpu in crew.devices for gpu in pair)]
-            found = bench.fabric.exchange(here, COPY, key + (number << 20)) if here else {}
-            if copies.add({(a, b): outcome for (a, b), outcome in found.items()}):
+        here = [pair for pair in pairs if all(gpu in crew.devices for gpu in pair)]
+        for turned in (False,) if at_once else (False, True):
+            asked = [(b, a) if turned else (a, b) for a, b in here]
+            found = bench.fabric.exchange(asked, COPY, key + (number << 20)) if asked else {}
+            if copies.add(found):
                 crew.each(present)
+                here = [pair for pair in here if all(gpu in crew.devices for gpu in pair)]
     return copies, window
 
 

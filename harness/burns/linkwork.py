@@ -149,7 +149,8 @@ class Copies:
         for pair, moved in self.made.items():
             for subject in pair:
                 rates[subject].append(moved.rate)
-        wrong = self.wrong()
+        wrong, subjects = self.wrong(), list(subjects)
+        able = {subject: rates[subject] for subject in subjects}  # who was lost on the way is not
         for subject in subjects:
             if rates[subject]:
                 notes.note(f"{prefix}.rate", statistics.median(rates[subject]), subject)
@@ -159,7 +160,7 @@ class Copies:
                 notes.miss(f"{prefix}.rate", reason, subject)
                 notes.miss(f"{prefix}.wrong", reason, subject)
             if extras:
-                notes.note(f"{prefix}.coverage", self.coverage(subject, rates), subject)
+                notes.note(f"{prefix}.coverage", self.coverage(subject, able), subject)
                 if rates[subject]:
                     notes.note(f"{prefix}.worst", min(rates[subject]), subject)
 

@@ -270,6 +270,9 @@ def _work_wide(burn: Burn, crew: Crew, bench: Bench, limit: float, run: Run) -> 
             if "xid.count" in burn.owes.get("gpu", ()):
                 for subject, count in counts.items():
                     run.note("xid.count", count, subject)
+            for subject in crew.stops:  # what a GPU said before it was lost is evidence too
+                with contextlib.suppress(DeviceError):
+                    run.say(bench.devices[subject].telemetry.events())
     finally:
         for subject, device in began.items():
             try:

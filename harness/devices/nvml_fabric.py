@@ -22,7 +22,8 @@ from rackproof.harness.errors import DeviceError
 from rackproof.harness.model import Value
 
 Handle = Any
-Answer = int | float | pynvml.NVMLError
+Answer = Any
+"""A number, or the NVMLError of one entry."""
 
 # --- the fabric ---------------------------------------------------------------------------------
 
@@ -214,7 +215,8 @@ def _count(answers: Sequence[Answer]) -> int | Exception:
         return error
     if counts:
         return int(sum(counts))
-    return next(answer for answer in answers if isinstance(answer, pynvml.NVMLError))
+    why: Exception = next(a for a in answers if isinstance(a, pynvml.NVMLError))
+    return why
 
 
 LINK: dict[str, Callable[[Handle, int], Value]] = {

@@ -134,7 +134,10 @@ class EmulatedFabric:
         """Send the words of each copy, and count those that arrive wrong."""
         words = sent(seed, a)
         spoils = [self._gpus[place].wires.spoils for place in a]
-        return np.count_nonzero(arrived(words, spoils) != sent(seed, a), axis=1)
+        wrong: npt.NDArray[np.int64] = np.count_nonzero(
+            arrived(words, spoils) != sent(seed, a), axis=1
+        )
+        return wrong
 
     # --- an all-reduce ----------------------------------------------------------------------------
 

@@ -78,7 +78,8 @@ class LinkNoise:
 def normals(keys: Sequence[int], count: int) -> Numbers:
     """Return `count` standard normal numbers for each key, cut at Noise.CUT (Box and Muller)."""
     states = np.array(keys, np.uint64)[:, None]
-    bits = _mixed(states + _GOLDEN * np.arange(1, 2 * count + 1, dtype=np.uint64))
+    steps: Words = _GOLDEN * np.arange(1, 2 * count + 1, dtype=np.uint64)
+    bits = _mixed(states + steps)
     uniform = ((bits >> np.uint64(11)) + 0.5) * 2.0**-53
     radius = np.sqrt(-2.0 * np.log(uniform[:, :count]))
     found: Numbers = radius * np.cos(2.0 * np.pi * uniform[:, count:])
@@ -87,8 +88,9 @@ def normals(keys: Sequence[int], count: int) -> Numbers:
 
 def sent(seed: int, senders: Indices) -> Words:
     """Return (copies, WORDS): what each sender sends, a pure function of seed and sender."""
-    states = np.uint64(seed % (1 << 64)) + (senders.astype(np.uint64) << np.uint64(32))
-    return _mixed(_GOLDEN * (states[:, None] + np.arange(1, WORDS + 1, dtype=np.uint64)))
+    states: Words = senders.astype(np.uint64) << np.uint64(32)
+    states += np.uint64(seed % (1 << 64))
+    return _mixed(_GOLDEN * np.add.outer(states, np.arange(1, WORDS + 1, dtype=np.uint64)))
 
 
 def arrived(words: Words, spoils: Sequence[int]) -> Words:
