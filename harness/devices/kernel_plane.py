@@ -10,7 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rackproof.harness.devices.patterns import Words, check, check_copy, check_range, numbers
+from rackproof.harness.devices.patterns import (
+    Words,
+    check,
+    check_copy,
+    check_range,
+    check_steps,
+    numbers,
+)
 from rackproof.harness.devices.protocol import Mismatch, Pattern, Verified
 from rackproof.harness.errors import DeviceError
 
@@ -108,6 +115,7 @@ class KernelPlane(ABC):
         Everything in steps of 32 bytes; ValueError for other ranges and for an overlap.
         """
         self._claimed()
+        check_steps(to, lo, hi)
         check_copy(to, lo, hi, self.size)
         for source in self._spans(lo, hi):
             begin = to + source.address - lo

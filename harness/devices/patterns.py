@@ -60,6 +60,13 @@ def check_copy(to: int, lo: int, hi: int, size: int) -> None:
         raise ValueError(msg)
 
 
+def check_steps(to: int, lo: int, hi: int) -> None:
+    """Raise ValueError unless a copy of [lo, hi) to `to` is in steps of 32 bytes."""
+    if (to | lo | hi) % COPY_STEP:
+        msg = f"a copy of [{lo:#x}, {hi:#x}) to {to:#x} is not in steps of {COPY_STEP} bytes"
+        raise ValueError(msg)
+
+
 def mix(z: int) -> int:
     """Return splitmix64's output function of a 64-bit state that was already stepped."""
     z = ((z ^ (z >> 30)) * MIX_1) & ALL

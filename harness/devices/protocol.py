@@ -197,7 +197,10 @@ class DataPlane(Protocol):
         ...
 
     def copy(self, to: int, lo: int, hi: int) -> None:
-        """Copy [lo, hi) of the claimed memory to [to, to + hi - lo), which does not overlap it."""
+        """Copy [lo, hi) of the claimed memory to [to, to + hi - lo), which does not overlap it.
+
+        In steps of 32 bytes; ValueError for others.
+        """
         ...
 
     def stream(self, kind: str, seconds: float, watch: Watch = None) -> Moved:

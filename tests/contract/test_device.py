@@ -5,6 +5,7 @@ the real GPU where there is one.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,17 @@ from rackproof.harness.model import Event
 from rackproof.harness.spec import load
 
 ZERO, ONES = Pattern("constant", 0), Pattern("constant", 0, invert=True)
-PATTERNS = (ZERO, ONES, Pattern("address", 0x55), Pattern("random", 3), Pattern("random", 3, True))  # noqa: FBT003
+PATTERNS = (
+    ZERO,
+    ONES,
+    Pattern("address", 0x55),
+    Pattern("random", 3),
+    Pattern("random", 3, invert=True),
+    Pattern("modulo", 20 * 3 + 7),
+    Pattern("modulo", 20 * 3 + 7, invert=True),
+    Pattern("address", 0x55, origin=1 << 20),
+    Pattern("random", 3, origin=-4096),
+)
 PART = 1 << 20  # bytes of the memory that the slower planes are asked to look at
 
 IDENTITY = ("gpu.name", "gpu.pci_id", "memory.total", "driver.version", "vbios.version")
@@ -151,6 +162,77 @@ def test_without_a_claim_there_is_no_memory(plane):
         plane.write(0, 64, ZERO)
 
 
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("down", [False, True])
+def test_a_copy_carries_a_pattern_with_its_origin(plane, pattern, down):
+    half = PART // 2
+    lo, to = (half, 0) if down else (0, half)
+    plane.write(0, PART, ONES)
+    plane.write(lo, lo + half, pattern)
+    plane.copy(to, lo, lo + half)
+    carried = replace(pattern, origin=pattern.origin + to - lo)
+    assert plane.verify(to, to + half, carried).miscompares == 0
+    assert plane.verify(lo, lo + half, pattern).miscompares == 0
+
+
+def test_a_copy_carries_a_wrong_word_and_ends_where_it_ends(plane):
+    plane.write(0, PART, ZERO)
+    plane.write(4096, 4104, Pattern("constant", 9))
+    plane.copy(PART // 2, 4064, 8192)
+    verified = plane.verify(PART // 2, PART, ZERO)
+    assert verified.miscompares == 1
+    assert (verified.first[0].address, verified.first[0].actual) == (PART // 2 + 32, 9)
+
+
+@pytest.mark.parametrize("spans", [(32, 0, 64), (0, 32, 96), (8, 64, 128), (512, 0, 40)])
+def test_a_copy_that_overlaps_or_cuts_a_sector_is_a_value_error(plane, spans):
+    with pytest.raises(ValueError, match=r"overlap|32 bytes"):
+        plane.copy(*spans)
+
+
+# --- data that move ------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["copy", "triad"])
+def test_a_stream_moves_bytes_in_time_and_arrives(plane, kind):
+    plane.release()
+    looked = []
+    moved = plane.stream(kind, 0.05, lambda: looked.append(1))
+    assert moved.size > 0
+    assert moved.seconds > 0
+    assert moved.rate == pytest.approx(moved.size / moved.seconds / 1e9)
+    assert moved.wrong == 0
+    assert looked
+
+
+@pytest.mark.parametrize("way", ["h2d", "d2h", "both"])
+def test_a_transfer_moves_bytes_in_time_and_arrives(plane, way):
+    plane.release()
+    looked = []
+    moved = plane.transfer(way, 0.05, 11, lambda: looked.append(1))
+    assert moved.size > 0
+    assert moved.seconds > 0
+    assert moved.wrong == 0
+    assert looked
+
+
+def test_nobody_need_look(plane):
+    plane.release()
+    assert plane.stream("copy", 0.01).wrong == plane.transfer("h2d", 0.01, 2).wrong == 0
+
+
+def test_a_stream_or_a_way_that_is_none_is_a_value_error(plane):
+    plane.release()
+    with pytest.raises(ValueError, match="'add'"):
+        plane.stream("add", 0.01)
+    with pytest.raises(ValueError, match="'up'"):
+        plane.transfer("up", 0.01, 1)
+
+
+def test_a_load_begins_and_ends_at_once_and_twice(plane):
+    plane.release()
+    for share in (0.5, 1.0, 0.0, 0.0):
+        plane.load(share)
+
+
 # --- arithmetic ----------------------------------------------------------------------------------
 def test_a_product_is_the_product(plane):
     xp, n = plane.xp, 64
@@ -225,6 +307,26 @@ def test_time_passes_with_work_and_never_back(device):
     device.plane.write(0, PART, ZERO)
     device.plane.verify(0, PART, ZERO)
     assert device.clock.now() > before
+
+
+def test_a_load_lasts_until_told_otherwise(device):
+    idle = device.telemetry.read("power.average")
+    before = device.clock.now()
+    device.plane.load(1.0)
+    device.wait(2.0)
+    loaded = device.telemetry.read("power.average")
+    device.plane.load(0.0)
+    device.wait(3.0)
+    assert device.clock.now() - before > 4.999
+    assert loaded > idle + 20
+    assert device.telemetry.read("power.average") < (loaded + idle) / 2
+
+
+def test_pcie_is_at_its_best_while_data_move(device):
+    seen = []
+    device.plane.transfer("both", 0.5, 3, lambda: seen.append(device.telemetry.read("pcie.gen")))
+    assert seen
+    assert 1 <= max(seen) <= device.telemetry.read("pcie.gen.max")
 
 
 def test_a_run_leaves_the_gpu_as_it_was(bench, device):

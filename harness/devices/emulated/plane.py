@@ -15,7 +15,7 @@ import numpy as np
 from rackproof.harness.devices.emulated import compute
 from rackproof.harness.devices.emulated.bus import TRANSFER_UTILISATION
 from rackproof.harness.devices.emulated.gpu import EmulatedGpu
-from rackproof.harness.devices.patterns import COPY_STEP, Words, check_copy, words
+from rackproof.harness.devices.patterns import COPY_STEP, Words, check_copy, check_steps, words
 from rackproof.harness.devices.protocol import Moved, Pattern, Product, Verified, Watch
 from rackproof.harness.errors import DeviceError, Unsupported
 
@@ -109,9 +109,7 @@ class EmulatedPlane:
 
     def copy(self, to: int, lo: int, hi: int) -> None:
         """Copy within the claimed memory, in steps of 32 bytes as the kernels of a GPU do."""
-        if (to | lo | hi) % COPY_STEP:
-            msg = f"a copy of [{lo:#x}, {hi:#x}) to {to:#x} is not in steps of {COPY_STEP} bytes"
-            raise ValueError(msg)
+        check_steps(to, lo, hi)
         if self._claimed:
             check_copy(to, lo, hi, self._claimed)
         self._pass(lo, hi, 2)
