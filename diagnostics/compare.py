@@ -185,9 +185,12 @@ class _Pair:
         width = noise(metric, list(changes.values()))
         good = 1 if metric.better == "high" else -1
         for key, change in changes.items():
-            if math.isnan(change) or abs(change) > width:
-                direction = -1 if math.isnan(change) else good * int(math.copysign(1, change))
-                self.found.add(direction, self._change(key, change, width))
+            if math.isnan(change):  # one of the two is no number
+                old, new = (math.isfinite(number) for number in self._numbers(key))
+                direction = new - old
+            else:
+                direction = good * int(math.copysign(1, change)) if abs(change) > width else 0
+            self.found.add(direction, self._change(key, change, width))
 
     def _counts(self, metric: Metric, keys: Sequence[Key]) -> None:
         for key in keys:
