@@ -12,7 +12,6 @@ Sizes below some hundred MiB, where latency counts, are not modelled: rates do n
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +27,8 @@ from rackproof.harness.spec import RackSpec
 
 BOTH_WAYS = 0.99
 """What a direction keeps of its rate while the other is busy too: 763 of 768 GB/s (OCI GB200)."""
+PAIR_OF_LINKS, COLLECTIVE_OF_LINKS = 0.8, 0.85
+"""Shares of the links' stated rate where a rack file gives none: as GB200, 768 and 840 of 956."""
 LINK_UTILISATION = 0.3
 """Share of the dynamic power that NVLink traffic takes: assumed."""
 _GONE = int(Flag.LOST | Flag.ABSENT | Flag.HUNG)
@@ -121,7 +122,7 @@ class EmulatedFabric:
         out, into = np.bincount(a, minlength=count), np.bincount(b, minlength=count)
         both = (into[a] > 0) | (out[b] > 0)
         slower = np.minimum(self._spread[a] / out[a], self._spread[b] / into[b])
-        return self._rate("pair_rate") * slower * np.where(both, BOTH_WAYS, 1.0)
+        return self._rate("pair_rate", PAIR_OF_LINKS) * slower * np.where(both, BOTH_WAYS, 1.0)
 
     def _noise(self, a: Indices, b: Indices) -> LinkNoise:
         keys = [
@@ -175,7 +176,7 @@ class EmulatedFabric:
         noise = np.array([self._gpus[place].noise.factor("all-reduce") for place in places])
         slowest = float((links / self._routes.links * self._spread[places] * noise).min())
         moved = size * 2.0 * (len(places) - 1) / len(places)  # each GPU sends and receives it
-        seconds = moved / (self._rate("collective_rate") * slowest)
+        seconds = moved / (self._rate("collective_rate", COLLECTIVE_OF_LINKS) * slowest)
         lost = self._pass(places.tolist(), seconds)
         if lost:
             raise next(iter(lost.values()))
@@ -285,13 +286,12 @@ class EmulatedFabric:
                 lost[place] = error
         return lost
 
-    def _rate(self, name: str) -> float:
-        """Return a rate of the rack's [emulation] table in B/s."""
-        value: Any = self._spec.assumed(name)
-        if value is None:
-            msg = f"{self._spec.file}: nothing to emulate {name} with: add it to [emulation]"
-            raise DeviceError(msg)
-        return float(value) * 1e9
+    def _rate(self, name: str, share: float) -> float:
+        """Return a rate of the rack's [emulation] table, or a share of the links' own, in B/s."""
+        value = self._spec.assumed(name)
+        if value is not None:
+            return float(value) * 1e9
+        return share * self._routes.links * self._nominal * 1e6
 
 
 def _peers(a: Indices, b: Indices) -> dict[int, Indices]:

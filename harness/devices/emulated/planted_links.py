@@ -92,12 +92,12 @@ class NvlinkDegraded(LinkFault):
     def on(self) -> None:
         """Slow it down."""
         for number in self.numbers:
-            self.gpu.wires.slow(number, float(self.fault.parameters["factor"]))
+            self.gpu.wires.quality[number] = float(self.fault.parameters["factor"])
 
     def off(self) -> None:
         """Let it go."""
         for number in self.numbers:
-            self.gpu.wires.mend(number, float(self.fault.parameters["factor"]))
+            self.gpu.wires.quality[number] = 1.0
 
 
 class NvlinkFlap(LinkFault):

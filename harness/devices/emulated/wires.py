@@ -6,7 +6,6 @@ end is in the driver's row (state, speed, counters); the far end, which no GPU's
 here. A link is up when both ends are, and a fault that takes one down takes both.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -58,7 +57,6 @@ class Wires:
         self.faults: list[Crossed] = []
         self.spoils = 0
         self._held = [0] * spec.links
-        self._slowed: list[list[float]] = [[] for _ in range(spec.links)]
 
     def hold(self, link: int) -> None:
         """Hold a link down; each call wants a `release`."""
@@ -69,13 +67,3 @@ class Wires:
         """Let go of it; it comes up when nobody else holds it."""
         self._held[link] -= 1
         self.alive[link] = not self._held[link]
-
-    def slow(self, link: int, factor: float) -> None:
-        """Leave `factor` of a link's rate; faults multiply."""
-        self._slowed[link].append(factor)
-        self.quality[link] = math.prod(self._slowed[link])
-
-    def mend(self, link: int, factor: float) -> None:
-        """Take back one `slow` of that factor."""
-        self._slowed[link].remove(factor)
-        self.quality[link] = math.prod(self._slowed[link])
