@@ -10,7 +10,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help burn test lint typing prove bench clean environment-burn environment-test
+.PHONY: help burn test lint typing prove bench gpu-check clean environment-burn environment-test
 
 RACK ?= gb300-nvl72
 ARGS ?=
@@ -34,6 +34,7 @@ help:
 	@echo "make test    lint, types and tests; lists what it had to leave out"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make bench   speed, as ratios"
+	@echo "make gpu-check   one GPU in four minutes; writes gpu-check.json (ARGS='--out FILE')"
 	@echo "make prove   the large counts; writes docs/proof/"
 	@echo "make clean   remove .venv and everything else that was made here"
 
@@ -68,6 +69,9 @@ test: lint
 bench: environment-test
 	@for script in $(filter-out benchmarks/prove%,$(sort $(wildcard benchmarks/*.py))); do \
 	    echo "== $$script"; .venv/bin/python "$$script" || exit 1; done
+
+gpu-check:
+	@sh .ci/gpu-check $(ARGS)
 
 prove: environment-test
 	@failed=; for script in $(sort $(wildcard benchmarks/prove*.py)); do \
