@@ -54,12 +54,11 @@ def draw(rng: random.Random, singles: int, pairs: int, triples: int) -> list[Cas
         spec = load(rng.choice(RACKS))
         names: list[str] = []
         while len(names) < many:
-            if not kinds_left:
-                kinds_left = [kind.name for kind in kinds().values() if kind.available]
-                rng.shuffle(kinds_left)
             name = next((n for n in kinds_left if _fits(n, names, spec)), None)
-            if name is None:  # none of those that are left: begin with all kinds again
-                kinds_left = []
+            if name is None:  # none of those that are left: all come again, these first
+                more = [kind.name for kind in kinds().values() if kind.available]
+                rng.shuffle(more)
+                kinds_left += more
                 continue
             kinds_left.remove(name)
             names.append(name)
