@@ -17,7 +17,7 @@ from rackproof.diagnostics.diagnosis import Diagnosis
 from rackproof.diagnostics.distant import distant
 from rackproof.diagnostics.effects import FOLLOWS
 from rackproof.diagnostics.evidence import Head, gpu_of
-from rackproof.diagnostics.groups import Group, groups_of
+from rackproof.diagnostics.groups import Group, groups_of, is_clear
 from rackproof.diagnostics.rules.xid import cause_of
 from rackproof.diagnostics.shared import Shared, shared
 from rackproof.harness.metrics import metrics
@@ -191,14 +191,17 @@ def diagnose(
 ) -> list[Diagnosis]:
     """Return the diagnoses of a run's failed checks; waived ones conclude nothing."""
     failed: dict[str, list[Check]] = defaultdict(list)
+    clear: dict[str, list[Check]] = defaultdict(list)
     for check in checks:
         if any(check.failed) and check.waiver is None:
             failed[check.subject].append(check)
+        elif is_clear(check):
+            clear[check.subject].append(check)
     by_subject: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         by_subject[event.subject].append(event)
     evidence = _Evidence(head, by_subject, serials)
-    groups = [g for s, own in failed.items() for g in groups_of(s, own, by_subject[s])]
+    groups = [g for s, own in failed.items() for g in groups_of(s, own, by_subject[s], clear[s])]
     cases = shared(head, groups)
     cases += distant(head, groups, cases, by_subject)
     return _told(evidence, groups, cases)

@@ -23,32 +23,41 @@ from rackproof.harness.metrics import metrics
 from rackproof.harness.model import WIDE, Event
 
 # Wrong products are looked for alike in every precision, so all gemm burns are one burn here.
-ALIKE = ("gemm.*.wrong", "gemm.*.digest")
+ALIKE = ("gemm.*.wrong",)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The failed checks of one subject that one cause accounts for."""
+    """The failed checks of one subject that one cause accounts for.
+
+    `clear` are checks of the subject that look for the same as a failed one and found nothing.
+    """
 
     subject: str
     cause: str
     component: str
     checks: tuple[Check, ...]
+    clear: tuple[Check, ...] = ()
 
     def runs(self) -> list[tuple[int, int]]:
         """Return (failed, passed) runs of each burn in which it failed.
 
         A run that read none of its checks did neither. What only follows from a cause (an XID that
-        is said once), or is left behind by it, does not tell how lasting the cause is.
+        is said once), or is left behind by it, does not tell how lasting the cause is. Burns that
+        look for the same and found nothing count where they are the most.
         """
         told = [check for check in self.checks if check.metric not in FOLLOWS]
         telling = [check for check in told if check.metric not in TRACES]
         failed: dict[str, dict[tuple[str, int], bool]] = defaultdict(dict)
         for check in telling or told or self.checks:
-            own = failed["gemm" if matches(check.metric, ALIKE) else check.id]
+            own = failed[_pool(check)]
             for attempt, value, out in zip(check.attempts, check.runs, check.failed, strict=True):
                 if value is not None:
                     own[check.id, attempt] = own.get((check.id, attempt), False) or out
+        for pool, own in failed.items():
+            clear = [check for check in self.clear if _pool(check) == pool]
+            if len(clear) > len({burn for burn, _ in own}):
+                own.update(((check.id, n), False) for check in clear for n in check.attempts)
         return [(sum(own.values()), len(own) - sum(own.values())) for own in failed.values()]
 
     @property
@@ -60,6 +69,11 @@ class Group:
     def signs(self) -> set[str]:
         """Those of them that are signs of its own cause, and not explained by it."""
         return {name for name in self.metrics if _cause(self.subject, name) == self.cause}
+
+
+def _pool(check: Check) -> str:
+    """Name the burn that a check's runs count for: all gemm burns are one in what is alike."""
+    return "gemm" if matches(check.metric, ALIKE) else check.id
 
 
 def _cause(subject: str, metric: str) -> str:
@@ -96,8 +110,15 @@ def _settled(signs: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return reasons
 
 
-def groups_of(subject: str, checks: Sequence[Check], events: Sequence[Event]) -> list[Group]:
-    """Return the groups of a subject's failed checks; `events` are its own."""
+def is_clear(check: Check) -> bool:
+    """Say whether a check looked for what other burns look for too, and found nothing."""
+    return matches(check.metric, ALIKE) and bool(check.runs) and not any(check.failed)
+
+
+def groups_of(
+    subject: str, checks: Sequence[Check], events: Sequence[Event], clear: Sequence[Check] = ()
+) -> list[Group]:
+    """Return the groups of a subject's failed checks; `events` and `clear` checks are its own."""
     signs: dict[str, list[str]] = defaultdict(list)
     following = [check for check in checks if check.metric in FOLLOWS]
     own = [check for check in checks if check.metric not in FOLLOWS]
@@ -117,6 +138,7 @@ def groups_of(subject: str, checks: Sequence[Check], events: Sequence[Event]) ->
             cause,
             _component(cause, events),
             (*each, *(following if cause == lead else ())),
+            tuple(clear),
         )
         for cause, each in found.items()
     ]
