@@ -36,7 +36,8 @@ SECONDS = {"quick": 2.0, "acceptance": 11.0, "soak": 61.0}
 HOWTO = "see docs/howto/read-the-platform.md"
 CURES = {
     "nic": f"look for the port (lspci, ip link), or say which ports are meant; {HOWTO}",
-    "host": f"load the EDAC driver, give AER to the kernel, or run on bare metal; {HOWTO}",
+    "host.memory": f"load the platform's EDAC driver, or run on bare metal; {HOWTO}",
+    "host.aer": f"let the kernel handle AER (pcie_ports=native), or run on bare metal; {HOWTO}",
     "shelf": f"give access to the shelves' controllers by Redfish; {HOWTO}",
     "cooling": f"give access to the controller of the cooling by Redfish; {HOWTO}",
 }
@@ -98,7 +99,8 @@ def _rise(notes: Run, key: Key, before: int, after: int) -> None:
 def _miss(notes: Run, key: Key, error: DeviceError) -> None:
     metric, subject = key
     word = Why.NO_READING if isinstance(error, NotPresent) else why(error)[0]
-    reason, cure = str(error) or type(error).__name__, CURES[sort_of(subject)]
+    family = metric.rpartition(".")[0] if metric.startswith("host.") else sort_of(subject)
+    reason, cure = str(error) or type(error).__name__, CURES.get(family, HOWTO)
     notes.seen.append(
         Missing(notes.check, subject, metric, word, reason, cure, notes.settings.attempt)
     )
