@@ -139,14 +139,15 @@ def bare(plane: CupyPlane, precision: str) -> float:
         c = cupy.empty((order, order), dtype="float32")
         handle = cupy.cuda.get_cublas_handle()
         cublas.setMathMode(handle, 0)
+        stream = cupy.cuda.get_current_stream()
         gemm = Gemm(handle, (*pair, c), (order, order, order), PATHS[precision])
 
         def run(count: int) -> float:
             begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-            begin.record()
+            begin.record(stream)
             for _ in range(count):
                 gemm.run(cublas)
-            end.record()
+            end.record(stream)
             end.synchronize()
             return float(cupy.cuda.get_elapsed_time(begin, end)) / 1000
 

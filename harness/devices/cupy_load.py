@@ -118,12 +118,13 @@ class BackgroundLoad:
         handle = cublas.create()  # CuPy's own is not for two threads
         try:
             cublas.setMathMode(handle, DEFAULT_MATH)
+            cublas.setStream(handle, stream.ptr)
             dims = (self._order, self._order, self._order)
             a, b, c = self._arrays
             gemm = Gemm(handle, (a, b, c), dims, PATHS["bf16"])
             each = self._each(gemm, stream)
             while self._wanted():
-                self._work(gemm, each)
+                self._work(gemm, each, stream)
             stream.synchronize()
         finally:
             cublas.destroy(handle)
@@ -146,7 +147,7 @@ class BackgroundLoad:
             self._change.wait_for(lambda: self._closing or self._share > 0)
             return not self._closing
 
-    def _work(self, gemm: Gemm, each: float) -> None:
+    def _work(self, gemm: Gemm, each: float, stream: Any) -> None:
         """Run until the share changes (the full one), or work and rest for one period."""
         share, begun = self._share, time.monotonic()
         left = None if share >= 1.0 else products(share, each)
@@ -154,7 +155,7 @@ class BackgroundLoad:
         while left != 0 and self._share == share and not self._closing:
             gemm.run(self._cupy.cuda.cublas)
             mark = self._cupy.cuda.Event(block=True, disable_timing=True)
-            mark.record()
+            mark.record(stream)
             queued.append(mark)
             left = None if left is None else left - 1
             if len(queued) > AHEAD:

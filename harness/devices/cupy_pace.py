@@ -31,15 +31,15 @@ class Train:
 class Lanes:
     """The streams that a piece of work is enqueued on; times are taken on the first.
 
-    An empty one is the thread's current stream.
+    There is at least one.
     """
 
-    streams: Sequence[Any] = ()
+    streams: Sequence[Any]
 
     @property
-    def first(self) -> Any | None:
-        """Return the stream of the marks; None is the current one."""
-        return self.streams[0] if self.streams else None
+    def first(self) -> Any:
+        """Return the stream of the marks."""
+        return self.streams[0]
 
     def part(self, event: Any) -> None:
         """Let no other stream begin before `event` of the first."""
@@ -51,7 +51,7 @@ class Lanes:
         for stream in self.streams[1:]:
             done = cupy.cuda.Event(disable_timing=True)
             done.record(stream)
-            self.streams[0].wait_event(done)
+            self.first.wait_event(done)
 
 
 def paced(
@@ -66,7 +66,8 @@ def paced(
     `watch` is called at least once, with work still queued. What it raises comes out after the
     queue has run dry.
     """
-    lanes = lanes or Lanes()
+    # Said to each event: what an event records without one is not the same in every CuPy.
+    lanes = lanes or Lanes([cupy.cuda.get_current_stream()])
     each = max(_Timer(cupy, lanes).run(enqueue, TRIALS, TRIALS, None) / TRIALS, LEAST_S)
     repeats = max(1, round(seconds / each))
     batch = max(1, min(repeats, round(BATCH_S / each)))

@@ -184,7 +184,8 @@ def classes(machine):  # noqa: C901 - three classes of one line each
             self.name = next(machine.names)
             self.timing = not disable_timing
 
-        def record(self, stream=None):
+        def record(self, stream):  # CuPy's own takes the null stream for none
+            assert stream.ptr is not None
             machine.log.append(("record", self.name))
 
         def synchronize(self):
@@ -243,6 +244,7 @@ def cublas(machine):
         CUBLAS_OP_N=0,
         gemmEx=gemm,
         setMathMode=lambda *_: None,
+        setStream=lambda *_: None,
         create=create,
         destroy=machine.handles.remove,
     )

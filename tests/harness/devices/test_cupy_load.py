@@ -114,6 +114,8 @@ def test_the_data_is_finite_and_random(machine):
 def test_the_end_of_the_program_ends_the_load():
     """A load that is still on does not keep the interpreter, and ends in good order."""
     code = f"""
+import atexit
+atexit.register(lambda: print("running" if load.running else "stopped"))  # the last to be called
 import importlib, importlib.util, sys, pathlib, tempfile
 sys.path.insert(0, {str(ROOT)!r})
 place = {str(Path(__file__).with_name("cupy_stand_in.py"))!r}
@@ -121,8 +123,6 @@ spec = importlib.util.spec_from_file_location("stand_in", place)
 stand_in = importlib.util.module_from_spec(spec); spec.loader.exec_module(stand_in)
 card = stand_in.Card(1 << 28, 1 << 28)
 machine = stand_in.Machine([card], pathlib.Path(tempfile.gettempdir()))
-import atexit
-atexit.register(lambda: print("running" if load.running else "stopped"))  # the last to be called
 from rackproof.harness.devices.cupy_load import BackgroundLoad
 load = BackgroundLoad(machine.module(), 0, 16)
 load.set(1.0)

@@ -69,7 +69,7 @@ def test_two_streams_begin_together_and_end_when_both_are_done(cupy):
 
     class Stream:
         def __init__(self, name):
-            self.name = name
+            self.name = self.ptr = name
 
         def wait_event(self, event):
             waits.append(self.name)
