@@ -19,7 +19,7 @@ NAMES = [name for name, _ in spec.shipped()]
 KNOWN = [name for name in NAMES if name != "vr-nvl72"]
 INVENTORY = {
     "gpu.name", "gpu.pci_id", "memory.total", "pcie.gen.max", "pcie.width.max", "nvlink.links",
-    "nvlink.speed", "power.steady",
+    "nvlink.speed", "pcie.gen.loaded", "pcie.width.loaded", "power.steady",
 }  # fmt: skip
 AROUND = {"nic.speed"}
 
