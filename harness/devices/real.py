@@ -33,6 +33,7 @@ from rackproof.harness.spec import AIR, Power, RackSpec
 UNKNOWN_SKU = "unknown"
 POWER_LIMIT = "power.limit"
 SAME_W = 0.5  # a limit that reads back within this is the one that was asked for
+LOOK_S = 0.25  # between two looks whether a GPU is still there: a look takes milliseconds
 Tell = Callable[[str], None]
 
 
@@ -124,6 +125,7 @@ class RealDevice:
         self.plane = plane
         self.sleep: Callable[[float], None] = time.sleep
         self.gate = Gate()
+        self._looked = -LOOK_S
         self._nvml, self._lazy, self._restore, self._shared = telemetry, plane, restore, shared
 
     def begin(self, check: str, attempt: int, at: float = 0.0) -> None:
@@ -153,7 +155,9 @@ class RealDevice:
         """Let the machine's time pass; raises Lost when the GPU is lost, or what its load met."""
         self.sleep(max(0.0, seconds))
         self._lazy.check()
-        optional(partial(self._number, "temperature"))
+        if self.clock.now() - self._looked >= LOOK_S:
+            self._looked = self.clock.now()
+            optional(partial(self._number, "temperature"))
 
     def end(self) -> None:
         """End the load, give the memory back, and every setting that was changed."""

@@ -160,9 +160,7 @@ class Machine:
         return {"cupy": self.module(), "cupy.cuda.nccl": nccl(self)}
 
 
-def classes(machine):  # noqa: C901 - three classes of one line each
-    """Return Device, Event and Stream of one machine."""
-
+def device_class(machine):
     class Device:
         attributes = types.MappingProxyType({"MultiProcessorCount": 1})
 
@@ -179,6 +177,10 @@ def classes(machine):  # noqa: C901 - three classes of one line each
         def use(self):
             machine.here.index = self.id
 
+    return Device
+
+
+def event_class(machine):
     class Event:
         def __init__(self, block=False, disable_timing=False):  # noqa: FBT002 - CuPy's signature
             self.name = next(machine.names)
@@ -192,6 +194,10 @@ def classes(machine):  # noqa: C901 - three classes of one line each
             machine.card.maybe("synchronize")
             machine.log.append(("synchronize", self.name))
 
+    return Event
+
+
+def stream_class(machine):
     class Stream:
         def __init__(self, non_blocking=False):  # noqa: FBT002 - CuPy's signature
             assert non_blocking
@@ -204,7 +210,7 @@ def classes(machine):  # noqa: C901 - three classes of one line each
 
         def wait_event(self, event): ...
 
-    return Device, Event, Stream
+    return Stream
 
 
 def elapsed(begin, end):
@@ -214,11 +220,10 @@ def elapsed(begin, end):
 
 
 def cuda(machine):
-    device, event, stream = classes(machine)
     return space(
-        Device=device,
-        Event=event,
-        Stream=stream,
+        Device=device_class(machine),
+        Event=event_class(machine),
+        Stream=stream_class(machine),
         Memory=lambda size: Memory(machine.card, size),
         alloc_pinned_memory=bytearray,
         memory=space(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {})),
