@@ -7,6 +7,7 @@ from rackproof.fixtures.plant import plant
 from rackproof.harness.burns import BURNS, Settings, execute
 from rackproof.harness.devices import connect
 from rackproof.harness.devices.emulated.bus import DUPLEX, IDLE_GEN, LANE_RATE, bus
+from rackproof.harness.devices.emulated.cells import Leak
 from rackproof.harness.devices.protocol import Pattern
 from rackproof.harness.errors import DeviceError, Lost, SpecError
 from rackproof.harness.faults import parse_all
@@ -219,3 +220,12 @@ def test_an_address_alias_is_seen_by_every_memory_test_and_by_no_counter(racks):
         assert found["memory.coverage"] > 0.999
         assert bench.planted.fired[0] > fired
     assert values(bench, "memory.address", "rack0/tray00/gpu1")["memory.miscompares"] == 0
+
+
+def test_a_bit_that_leaks_is_seen_by_the_burn_that_waits(racks):
+    gpu = "rack0/tray00/gpu2"
+    bench = racks("hgx-h100")
+    bench.devices[gpu]._emulated.hbm.plant(Leak(8 * 12345, 1 << 40, seconds=15.0))
+    for burn in ("memory.fade", "memory.random", "memory.march", "memory.walking"):
+        corrected = values(bench, burn, gpu)["ecc.corrected.delta"]
+        assert (corrected > 0) == (burn == "memory.fade")
