@@ -28,7 +28,7 @@ from rackproof.harness.power.window import PowerWindow, energy
 RAMP_S = 2.0
 STEADY_S = 120.0  # at full load before pulsing (PS1)
 ROUNDS = {"acceptance": 1, "soak": 6}  # sweeps
-EDGES = Wave(1.0, 0.5)
+EDGES, SLOWEST = Wave(1.0, 0.5), Wave(0.1, 0.5)
 CYCLES = 10  # of EDGES; the rising edge is looked at this far after it, another one in each
 LOOK_S = 0.01  # from one to the next
 REST_S = 0.9  # share of a half period after which its level is read
@@ -212,7 +212,7 @@ def _note(work: _Work, delays: Mapping[str, float | DeviceError], device: Device
     notes.read("power.steady", lambda: given(own.steady), subject)
     notes.note("power.step.peak", np.percentile(own.watts, 99.9) / own.limit, subject)
     notes.read("power.step.mean", lambda: _worst(own.means) / own.limit, subject)
-    notes.note("power.step.swing", own.swing(sweep()[1]), subject)
+    notes.note("power.step.swing", own.swing(SLOWEST), subject)
     notes.note("power.step.edges", len(own.rises) / len(own.edges), subject)
     notes.read(
         "power.step.phase",

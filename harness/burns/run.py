@@ -13,6 +13,7 @@ from functools import partial
 
 from rackproof.harness.burns.base import Burn, Crew, Run, Settings, why
 from rackproof.harness.burns.lease import Lease, deadline, leased_bench, within
+from rackproof.harness.burns.orderly import orderly
 from rackproof.harness.clock import VirtualClock
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.protocol import Device
@@ -129,9 +130,11 @@ def _timed(task: _Task, work: Work) -> tuple[Run, _Stop | None]:
     devices = [bench.devices[subject] for subject in task.subjects]
     virtual = all(isinstance(d.clock, VirtualClock) for d in devices or bench.devices.values())
     machine = patience.machine if virtual else limit + patience.settle
-    if within(
-        machine, lambda: stops.append(_guard(lambda: work(lent, limit))), lease, patience.grace
-    ):
+    with orderly(burn.changes):
+        in_time = within(
+            machine, lambda: stops.append(_guard(lambda: work(lent, limit))), lease, patience.grace
+        )
+    if in_time:
         return run, stops[0]
     kept = replace(run, seen=list(run.seen))
     within(patience.grace, lambda: _clean(devices), Lease())

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 LOWEST_HZ, HIGHEST_HZ = 0.1, 20.0
+EQUAL = 0.02
 Trace = Sequence[tuple[float, float]]
 """(seconds, W) in order."""
 
@@ -44,8 +45,14 @@ def lines(traces: Sequence[Trace], frequency: float) -> list[Line]:
 
 
 def largest(found: Sequence[Line]) -> Line | None:
-    """Return the line of the largest amplitude, the lowest of equals; None where there is none."""
-    return max(found, key=lambda line: (line.amplitude, -line.frequency), default=None)
+    """Return the line of the largest amplitude; None where there is none.
+
+    Of those that are as large but for noise (EQUAL), the lowest: waves of two frequencies and one
+    swing give lines of one size, and the answer must not change from run to run.
+    """
+    most = max((line.amplitude for line in found), default=0.0)
+    near = [line for line in found if line.amplitude >= (1.0 - EQUAL) * most]
+    return min(near, key=lambda line: line.frequency, default=None)
 
 
 def _amplitude(trace: Trace, hertz: float) -> complex:

@@ -85,8 +85,14 @@ _SENSOR_OF = {
 }
 
 
+_SETTINGS = frozenset({"power.limit", "power.limit.gap"})
+"""What is no reading of a sensor, whatever its name begins with."""
+
+
 def sensor_of(metric: str) -> Sensor | None:
     """Return the sensor that the metric of this name (as in metrics.toml) is read from."""
+    if metric in _SETTINGS:
+        return None
     return _SENSOR_OF.get(metric) or _SENSOR_OF.get(metric.partition(".")[0])
 
 

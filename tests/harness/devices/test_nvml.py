@@ -10,7 +10,7 @@ from rackproof.harness.devices import nvml_fabric, nvml_readings
 from rackproof.harness.devices.emulated.driver import Flag, Sensor, matching_library, sensor_of
 from rackproof.harness.devices.emulated.driver_state import EVENTS
 from rackproof.harness.devices.nvml import Driver, NvmlTelemetry
-from rackproof.harness.devices.nvml_fields import bit_error_rate, number
+from rackproof.harness.devices.nvml_fields import bit_error_rate, field_ids, number
 from rackproof.harness.errors import (
     DeviceError,
     Lost,
@@ -74,6 +74,12 @@ VALUES = [
     ("fabric.health", "fabric_health_summary", 2, "unhealthy"),
     ("fabric.clique", None, None, f"{UUID}/1"),
     ("power.average", "power_average_mw", 1_234_500, 1234.5),
+    ("power.instant", "power_instant_mw", 1_234_500, 1234.5),
+    ("power.energy", "energy_mj", 1_234_500, 1234.5),
+    ("power.limit", "limit_requested_mw", 900_000, 900.0),
+    ("power.limit", "limit_out_of_band_mw", 800_000, 800.0),
+    ("power.limit.gap", None, None, 0.0),
+    ("power.limit.gap", "limit_out_of_band_mw", 800_000, 600.0),
     ("clock.sm", None, None, 1920),
 ]
 
@@ -315,6 +321,26 @@ def test_a_gpu_that_is_lost_from_the_start_says_so_when_asked_for_events(emulate
         gpu.events()
     assert driver.handles()[ROW] is None
     assert driver.count() == 72
+
+
+def test_a_driver_without_the_fields_is_asked_for_its_limits_by_the_older_calls(
+    emulated, gpu, monkeypatch
+):
+    emulated.rows["limit_out_of_band_mw"][ROW] = 800_000
+    known = gpu.power_limits()
+    missing = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    monkeypatch.setattr(nvml_readings, "values", lambda _handle, ids: [missing] * len(ids))
+    # the emulated driver answers both calls with what is in force; a real one tells them apart
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerManagementLimit", lambda _handle: 1_400_000)
+    assert gpu.power_limits() == known
+    assert gpu.read("power.limit.gap") == 600.0
+
+
+def test_the_counter_of_the_power_cap_has_one_id_in_every_driver(emulated, gpu, driver):
+    emulated.rows["throttled_power_ns"][ROW] = 1_500_000_000
+    assert gpu.throttled("sw_power") == 1.5
+    driver.fields = field_ids("a version that nobody can read")
+    assert gpu.throttled("sw_power") == 1.5
 
 
 def test_a_power_limit_is_read_back(emulated, gpu):
