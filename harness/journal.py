@@ -179,7 +179,9 @@ class Journal:
     def _ignore(self) -> None:
         if threading.current_thread() is threading.main_thread():
             while self._handlers:
-                signal.signal(*self._handlers.popitem())
+                number, before = self._handlers.popitem()
+                if signal.getsignal(number) == self._stop:  # else somebody else took over since
+                    signal.signal(number, before)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         """Put back, then do what the signal would have done."""

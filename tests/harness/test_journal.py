@@ -304,6 +304,18 @@ def test_the_programs_own_handler_comes_after_ours(tmp_path):
     assert done.stdout.splitlines() == ["put GPU-1 700.0", "own", "went on True"]
 
 
+def test_a_handler_that_was_set_since_is_left_alone(own):
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        own.keep(ONE)
+        assert signal.signal(signal.SIGHUP, signal.SIG_IGN) == own._stop
+        own.restore()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) != own._stop
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_signal_that_the_program_ignores_stays_ignored(tmp_path):
     done = child(tmp_path, signal.SIGHUP, "signal.signal(signal.SIGHUP, signal.SIG_IGN)")
     assert done.stdout.splitlines() == ["went on True"]
