@@ -114,7 +114,7 @@ def test_the_shipped_suites_run_on_two_workers(installed, empty):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 workers" in done.stdout
-    assert "61 passed" in done.stdout, "57 items, and 4 that only the whole rack shows"
+    assert "93 passed" in done.stdout, "83 items, and 10 that only the whole rack shows"
 
 
 def test_until_a_rack_is_named_the_plugin_does_nothing(installed, empty):
