@@ -37,9 +37,9 @@ def orderly(wanted: bool) -> Iterator[None]:  # noqa: FBT001 - reads as the sent
             raise StoppedError
 
     old: dict[int, Any] = {}
-    for number in STOPS:
-        if signal.getsignal(number) not in (signal.SIG_IGN, None):
-            old[number] = signal.signal(number, stop)
+    for each in STOPS:
+        if signal.getsignal(each) not in (signal.SIG_IGN, None):
+            old[each] = signal.signal(each, stop)
     try:
         yield
     finally:

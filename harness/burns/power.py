@@ -131,6 +131,13 @@ class _Capped:
 
     worst: float = 0.0
     told: bool = True
+    blind: DeviceError | None = None
+
+    def held(self) -> float:
+        """Return the worst power over its limit; raises why it could not be seen."""
+        if self.blind is not None:
+            raise self.blind
+        return self.worst
 
 
 def cap(crew: Crew, _bench: Bench, notes: Run) -> None:
@@ -148,7 +155,7 @@ def cap(crew: Crew, _bench: Bench, notes: Run) -> None:
         time.rest()
     for subject, capped in found.items():
         if subject in crew.devices:
-            notes.note("power.cap.held", capped.worst, subject)
+            notes.read("power.cap.held", capped.held, subject)
             notes.note("power.cap.readback", int(capped.told), subject)
     crew.each(partial(_note_restored, kept, notes))
 
@@ -169,7 +176,11 @@ def _one_step(time: Together, kept: Kept, found: dict[str, _Capped], share: floa
     sums = dict.fromkeys(limits, 0.0)
 
     def look(device: Device) -> None:
-        sums[device.gpu.subject] += float(device.telemetry.read("power.instant"))
+        watts = tried(lambda: float(device.telemetry.read("power.instant")))
+        if isinstance(watts, DeviceError):
+            found[device.gpu.subject].blind = watts
+        else:
+            sums[device.gpu.subject] += watts
 
     time.wait(AFTER_S)
     for _ in range(SAMPLES):

@@ -6,9 +6,10 @@ sensor, since the one that averages over a second does not see them; means come 
 counter; the rack's lines and its fastest change come from the sum over its GPUs.
 """
 
+import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -48,7 +49,7 @@ OWES = {
         "ecc.uncorrected.delta",
         "xid.count",
     ),
-    "power": ("power.step.line", "power.step.frequency", "power.step.ramp"),
+    "power": ("power.step.line", "power.step.ramp"),
 }
 
 
@@ -78,12 +79,22 @@ class _Stepped:
     )
     means: list[float] = field(default_factory=list)
     mark: tuple[float, float | DeviceError] = (0.0, 0.0)
+    blind: DeviceError | None = None
 
     def look(self, device: Device) -> float:
-        """Read the power right now."""
-        found = float(device.telemetry.read("power.instant"))
+        """Read the power right now; where it cannot be read, keep why, and return NaN."""
+        found = tried(lambda: float(device.telemetry.read("power.instant")))
+        if isinstance(found, DeviceError):
+            self.blind = self.blind or found
+            return math.nan
         self.watts.append(found)
         return found
+
+    def seen(self, value: Callable[[], float]) -> float:
+        """Return a value that rests on the sensor; raises why it gave none."""
+        if self.blind is not None:
+            raise self.blind
+        return value()
 
     @property
     def rises(self) -> list[_Edge]:
@@ -199,7 +210,8 @@ def run(crew: Crew, bench: Bench, notes: Run) -> None:
                 work.wave(round_, wave)
     finally:
         work.time.rest()
-    delays = {s: tried(own.delay) for s, own in work.found.items() if s in crew.devices}
+    here = {subject: own for subject, own in work.found.items() if subject in crew.devices}
+    delays = {s: tried(partial(own.seen, own.delay)) for s, own in here.items()}
     crew.each(partial(_note, work, delays))
     for subject in bench.parts(WIDE, "power"):
         _note_rack(work, bench, notes, subject)
@@ -210,10 +222,13 @@ def _note(work: _Work, delays: Mapping[str, float | DeviceError], device: Device
     subject, notes, own = device.gpu.subject, work.notes, work.of(device)
     known = [delay for delay in delays.values() if not isinstance(delay, DeviceError)]
     notes.read("power.steady", lambda: given(own.steady), subject)
-    notes.note("power.step.peak", np.percentile(own.watts, 99.9) / own.limit, subject)
+    for metric, value in (
+        ("power.step.peak", lambda: float(np.percentile(own.watts, 99.9)) / own.limit),
+        ("power.step.swing", lambda: own.swing(SLOWEST)),
+        ("power.step.edges", lambda: len(own.rises) / len(own.edges)),
+    ):
+        notes.read(metric, partial(own.seen, value), subject)
     notes.read("power.step.mean", lambda: _worst(own.means) / own.limit, subject)
-    notes.note("power.step.swing", own.swing(SLOWEST), subject)
-    notes.note("power.step.edges", len(own.rises) / len(own.edges), subject)
     notes.read(
         "power.step.phase",
         lambda: abs(given(delays[subject]) - statistics.median(known)),
@@ -235,8 +250,8 @@ def _note_rack(work: _Work, bench: Bench, notes: Run, subject: str) -> None:
     """Write the largest line and the fastest change of one rack, where all its GPUs took part."""
     rack = subject.partition("/")[0]
     due = [gpu for gpu in bench.devices if gpu.startswith(f"{rack}/")]
-    if any(gpu not in work.crew.devices for gpu in due):
-        error = DeviceError("not all GPUs of the rack were loaded to the end")
+    if any(gpu not in work.crew.devices or work.found[gpu].blind for gpu in due):
+        error = DeviceError("not all GPUs of the rack were loaded, and seen, to the end")
         for metric in OWES["power"]:
             notes.miss(metric, error, subject)
         return

@@ -226,6 +226,13 @@ def test_a_gpu_that_takes_no_limit_is_missing_and_the_others_go_on(make, monkeyp
     assert limits_of(bench) == dict.fromkeys(bench.devices, 700.0)
 
 
+def test_without_a_power_sensor_a_cap_is_read_back_all_the_same(make):
+    bench = make(f"sensor-missing@{GPU}:metric=power")
+    burnt = burn(bench, "power.cap")
+    assert {metric for metric in burnt.gaps if GPU in burnt.gaps[metric]} == {"power.cap.held"}
+    assert burnt.values["power.cap.readback"][GPU] == burnt.values["power.cap.restored"][GPU] == 1
+
+
 def test_an_exception_in_the_middle_puts_all_back(make, monkeypatch):
     bench, calls = make(), []
     step = power.Together.step

@@ -146,3 +146,15 @@ def test_a_part_of_a_rack_is_not_taken_for_the_rack(make):
     values, gaps = step(bench, gpus=few)
     assert ("power.step.line", "rack0/power") in gaps
     assert {s for m, s in values if m == "power.step.edges"} == set(few)
+
+
+def test_a_power_sensor_that_is_away_leaves_the_rest_and_accuses_nobody(make):
+    bench = make(f"sensor-missing@{GPU}:metric=power", rack="gb300-nvl72")
+    values, gaps = step(bench)
+    own = {metric for metric, subject in gaps if subject == GPU}
+    assert own == {
+        "power.step.peak", "power.step.edges", "power.step.phase", "power.step.swing",
+    }  # fmt: skip
+    assert values["gpu.present", GPU] == 1
+    assert values["power.steady", GPU] == pytest.approx(1400.0, rel=0.01)
+    assert {s for _, s in gaps} == {GPU, "rack0/power"}
