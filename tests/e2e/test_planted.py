@@ -25,6 +25,7 @@ ROWS = [
     ("pcie-downtrain@{gpu}", GPU, "pcie", "persistent", "check-cabling"),
     ("thermal-throttle@{gpu}", GPU, "thermal", "persistent", ""),
     ("power-brake@{gpu}", GPU, "power", "persistent", ""),
+    ("power-cap-out-of-band@{gpu}", GPU, "power", "persistent", "check-power"),
     ("power-brake@rack0/tray00/host", "rack0/tray00/host", "power", "persistent", "check-power"),
 ]
 
