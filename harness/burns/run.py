@@ -51,10 +51,17 @@ def _guard(work: Callable[[], None]) -> _Stop | None:
     return None
 
 
-def _complete(run: Run, owed: Iterable[tuple[str, str]], stop: _Stop | None) -> None:
-    """Add a Missing for everything that is owed and was not written."""
+Key = tuple[str, str]  # subject, metric
+
+
+def _written(run: Run) -> frozenset[Key]:
+    """Return what has a value, or a Missing, already."""
+    return frozenset((s.subject, s.metric) for s in run.seen if not isinstance(s, Event))
+
+
+def _complete(run: Run, owed: Iterable[Key], stop: _Stop | None, have: frozenset[Key]) -> None:
+    """Add a Missing for everything that is owed and that is not in `have`."""
     stop = stop or _Stop(Why.NO_READING, "the burn gave no value", "report this")
-    have = {(s.subject, s.metric) for s in run.seen if not isinstance(s, Event)}
     run.seen.extend(
         Missing(run.check, subject, metric, stop.why, stop.reason, stop.cure, run.settings.attempt)
         for subject, metric in owed
@@ -90,7 +97,7 @@ def _execute_gpu(burn: Burn, bench: Bench, subject: str, settings: Settings) -> 
         ((subject, metric) for metric in dict.fromkeys((PRESENT, *burn.owes.get("gpu", ())))),
         ((link, metric) for metric in burn.owes.get("link", ()) for link in links),
     )
-    _complete(run, owed, stop)
+    _complete(run, owed, stop, _written(run))
     return run.seen
 
 
@@ -206,7 +213,7 @@ def execute_part(burn: Burn, bench: Bench, subject: str, settings: Settings) -> 
         for each in bench.parts(subject, sort)
         for metric in metrics
     )
-    _complete(run, owed, stop)
+    _complete(run, owed, stop, _written(run))
     return run.seen
 
 
@@ -229,22 +236,24 @@ def execute_wide(burn: Burn, bench: Bench, settings: Settings) -> list[Seen]:
     run, stop = _timed(
         task, lambda lent, limit: _work_wide(burn, Crew(lent, subjects, stops), lent, limit, run)
     )
-    stops = dict(stops)
+    stops, have = dict(stops), _written(run)
     for subject in subjects:
         own = _guard(partial(_raise, stops[subject])) if subject in stops else None
         gone = own is not None and own.why in (Why.LOST, Why.NOT_RUN)
         if own is None and stop is not None:
             own = stop
-        if own is None or gone:
+        there = own is None or gone
+        if there:
             run.note(PRESENT, 0 if gone else 1, subject)
         gpu = bench.devices[subject].gpu
         links = [gpu.link(n) for n in range(bench.links or 0)]
         names = dict.fromkeys((PRESENT, *burn.owes.get("gpu", ())))
-        _complete(run, ((subject, metric) for metric in names), own)
-        _complete(run, ((k, metric) for metric in burn.owes.get("link", ()) for k in links), own)
+        owed = [(subject, metric) for metric in names if not (there and metric == PRESENT)]
+        owed += [(k, metric) for metric in burn.owes.get("link", ()) for k in links]
+        _complete(run, owed, own, have)
     rest = (sort for sort in burn.owes if sort not in ("gpu", "link"))
-    owed = ((k, m) for sort in rest for k in bench.parts(WIDE, sort) for m in burn.owes[sort])
-    _complete(run, owed, stop)
+    owed = [(k, m) for sort in rest for k in bench.parts(WIDE, sort) for m in burn.owes[sort]]
+    _complete(run, owed, stop, have)
     return run.seen
 
 
