@@ -23,7 +23,7 @@ SCRIPT = ROOT / "benchmarks" / "gpu" / "check.py"
 NAMES = ["environment", "contract", "burn", "memory", "stream", "pcie", "sensors", "gemm.bf16",
          "gemm.fp32", "emulator"]  # fmt: skip
 DRY = """
-import importlib.util, pathlib, sys, tempfile, types
+import importlib.util, sys, types
 def loaded(name, path):
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
@@ -32,9 +32,8 @@ def loaded(name, path):
     return module
 stand_in = loaded("stand_in", {root!r} + "/tests/harness/devices/cupy_stand_in.py")
 MIB = stand_in.MIB
-folder = pathlib.Path(tempfile.mkdtemp(dir={folder!r}))
 cards = [stand_in.Card(100 * MIB, 100 * MIB) for _ in range(8)]
-machine = stand_in.Machine(cards, folder)
+machine = stand_in.Machine(cards)
 sys.modules.update(machine.modules())
 ratios = loaded("ratios", {root!r} + "/benchmarks/gpu/ratios.py")
 from rackproof.harness.burns import gemm
@@ -120,7 +119,7 @@ def test_what_is_missing_here_is_said_and_written(tmp_path):
 
 
 def measured(tmp_path, site, spoil="pass"):
-    code = DRY.format(root=str(ROOT), folder=str(tmp_path), spoil=spoil)
+    code = DRY.format(root=str(ROOT), spoil=spoil)
     done = subprocess.run(
         [sys.executable, "-c", code], env=site, capture_output=True, text=True, timeout=120,
         check=False,

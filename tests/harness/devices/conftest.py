@@ -106,13 +106,10 @@ def stand_in() -> Any:
 
 
 @pytest.fixture
-def machine(
-    stand_in: Any, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Any:
+def machine(stand_in: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Two cards of 300 MiB behind a stand-in for CuPy that importlib finds."""
-    folder = tmp_path_factory.getbasetemp()
     cards = [stand_in.Card(300 * stand_in.MIB, 128 * stand_in.MIB) for _ in range(2)]
-    machine = stand_in.Machine(cards, folder)
+    machine = stand_in.Machine(cards)
     modules, real = machine.modules(), importlib.import_module
     found = lambda name: modules[name] if name in modules else real(name)  # noqa: E731
     monkeypatch.setattr(cupy_call.importlib, "import_module", found)

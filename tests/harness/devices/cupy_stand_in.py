@@ -7,19 +7,15 @@ at once, and an NCCL that sums. `log` holds what was done in order; what `Card.b
 
 import ctypes
 import itertools
-import subprocess
 import threading
 import types
-from pathlib import Path
 
 import numpy as np
 
 from rackproof.harness.devices import host_plane
-from rackproof.harness.devices.kernel_plane import KERNELS
 
 MIB = 1 << 20
 PIECE_MS = 10.0  # what any two events are apart
-STREAM_KERNELS = ("stream_copy", "stream_triad", "triad_differs")
 space = types.SimpleNamespace
 
 
@@ -47,25 +43,6 @@ class Memory:
     def __del__(self):
         if hasattr(self, "card"):
             self.card.free += self.size
-
-
-def stream_library(folder: Path):
-    """Compile stream.cu for the host; return it."""
-    built = folder / "libstream.so"
-    if not built.exists():
-        source = Path(__file__).parent / "stream_launch.cpp"
-        command = [
-            host_plane.compiler(),
-            "-std=c++17",
-            "-O2",
-            "-fPIC",
-            "-shared",
-            "-Wall",
-            "-Werror",
-        ]
-        command += [f"-I{KERNELS}", "-o", str(built), str(source)]
-        subprocess.run(command, check=True)
-    return ctypes.CDLL(str(built))
 
 
 def read(pointer, kind, rows, columns):
@@ -105,8 +82,8 @@ class Card:
 class Machine:
     """Some cards behind one CuPy. `peers` says whether they reach each other."""
 
-    def __init__(self, cards, folder, *, peers=True):
-        self.cards, self.folder, self.peers = cards, folder, peers
+    def __init__(self, cards, *, peers=True):
+        self.cards, self.peers = cards, peers
         self.log = []
         self.enabled = set()
         self.handles = set()
@@ -127,10 +104,7 @@ class Machine:
         def launch(grid, block, values):
             self.card.maybe(name)
             self.log.append(name)
-            library = host_plane.library()
-            if name in STREAM_KERNELS:
-                library = stream_library(self.folder)
-            function = getattr(library, f"launch_{name}")
+            function = getattr(host_plane.library(), f"launch_{name}")
             function.restype = None
             words = (*grid, *block, *values)
             function(*(ctypes.c_uint64(int(word)) for word in words))

@@ -116,13 +116,13 @@ def test_the_end_of_the_program_ends_the_load():
     code = f"""
 import atexit
 atexit.register(lambda: print("running" if load.running else "stopped"))  # the last to be called
-import importlib, importlib.util, sys, pathlib, tempfile
+import importlib, importlib.util, sys
 sys.path.insert(0, {str(ROOT)!r})
 place = {str(Path(__file__).with_name("cupy_stand_in.py"))!r}
 spec = importlib.util.spec_from_file_location("stand_in", place)
 stand_in = importlib.util.module_from_spec(spec); spec.loader.exec_module(stand_in)
 card = stand_in.Card(1 << 28, 1 << 28)
-machine = stand_in.Machine([card], pathlib.Path(tempfile.gettempdir()))
+machine = stand_in.Machine([card])
 from rackproof.harness.devices.cupy_load import BackgroundLoad
 load = BackgroundLoad(machine.module(), 0, 16)
 load.set(1.0)

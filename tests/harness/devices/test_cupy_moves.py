@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
-from rackproof.harness.devices import cupy_moves
+from rackproof.harness.devices import cupy_moves, host_plane
 from rackproof.harness.devices.cupy_plane import MIB, CupyPlane
 from rackproof.harness.devices.patterns import words
 from rackproof.harness.devices.protocol import Pattern
@@ -54,11 +54,11 @@ def test_a_word_that_a_stream_gets_wrong_is_counted(plane, machine, kind, monkey
     assert plane.stream(kind, 0.0, watch).wrong == 1
 
 
-def test_the_triad_is_b_plus_s_c(plane, stand_in, machine):
+def test_the_triad_is_b_plus_s_c():
     n = 1 << 12
     b, c = (words(Pattern("random", seed), 0, 8 * n) for seed in (1, 2))
     a = np.zeros(n, np.uint64)
-    library = stand_in.stream_library(machine.folder)
+    library = host_plane.library()
     found = np.zeros(1, np.uint64)
     values = [1, 256, a.ctypes.data, b.ctypes.data, c.ctypes.data, n, 5]
     library.launch_stream_triad(*(ctypes.c_uint64(v) for v in values))

@@ -17,16 +17,15 @@ from rackproof.harness.spec import load
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE = """
-import importlib.util, json, pathlib, sys
-root, folder = {root!r}, {folder!r}
+import importlib.util, json, sys
+root = {root!r}
 sys.path.insert(0, root)
 spec = importlib.util.spec_from_file_location(
     "stand_in", root + "/tests/harness/devices/cupy_stand_in.py")
 stand_in = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(stand_in)
 MIB = stand_in.MIB
-machine = stand_in.Machine([stand_in.Card(12 * MIB, 8 * MIB) for _ in range(8)],
-                           pathlib.Path(folder))
+machine = stand_in.Machine([stand_in.Card(12 * MIB, 8 * MIB) for _ in range(8)])
 sys.modules.update(machine.modules())
 from rackproof.harness.burns import gemm, links
 from rackproof.harness.burns.base import Settings
@@ -74,7 +73,7 @@ def found(tmp_path_factory):
     folder = tmp_path_factory.mktemp("burns")
     backing = Emulated(load("hgx-h200"), 7, folder)
     variables = environment(backing.library, folder / STATE)
-    code = CODE.format(root=str(ROOT), folder=str(folder))
+    code = CODE.format(root=str(ROOT))
     done = subprocess.run(
         [sys.executable, "-c", code], env={**variables, "XDG_STATE_HOME": str(folder / "state")},
         capture_output=True, text=True, timeout=300, check=False,
