@@ -1,9 +1,9 @@
 """How long `rackproof qualify` takes, as a share of what is allowed; and the pages of the matrix.
 
-In: the command line as a user has it, on the largest rack, and on others with --racks. Out: a ratio
+In: the command line as a user has it, on gb300-nvl72, or on others with --racks. Out: a ratio
 for each rack; one above 1 is too much, and ends with 1, as does a matrix that is not PASS. With
 --pages the matrices are written to docs/qualification/, each with the count of false alarms over
-healthy racks of as many seeds as --healthy says.
+healthy racks of as many seeds as --healthy says. ``--pages --racks`` writes those of RACKS.
 """
 
 import argparse
