@@ -74,7 +74,7 @@ def _speak(body: dict[str, Any]) -> None:
 def _commas(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     found = tuple(part.strip() for value in values for part in value.split(",") if part.strip())
     if values and not found:
-        msg = f"--{option.name}: names nothing; write burn ids, or leave it out"
+        msg = f"{option.opts[0]}: names nothing; write burn ids, or leave it out"
         raise click.UsageError(msg)
     return found
 
