@@ -276,7 +276,11 @@ def _waived(
 
 def outside(head: Head, limits: Limits, seen: Iterable[Measurement]) -> list[Measurement]:
     """Return those measurements that fail by themselves, with no look at other subjects."""
-    scale = Scale.of(head, limits, {})
+    return beyond(Scale.of(head, limits, {}), seen)
+
+
+def beyond(scale: Scale, seen: Iterable[Measurement]) -> list[Measurement]:
+    """Return those measurements that a scale does not allow."""
     return [
         m
         for m in seen

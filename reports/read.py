@@ -168,7 +168,7 @@ def _head(body: dict[str, Any]) -> Head:
         lasting=_seconds(body, "lasting"),
         budget=_seconds(body, "budget"),
         left_out=fields.words(body.get("left_out", {}), "left_out"),
-        allowed=fields.texts(body.get("allowed", []), "allowed"),
+        allowed=tuple(fields.texts(body.get("allowed", []), "allowed")),
     )
     _bound(head)
     return head
