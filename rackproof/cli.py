@@ -84,7 +84,7 @@ seed_option = click.option(
     "--seed",
     type=click.IntRange(0, 2**63 - 1),
     metavar="N",
-    help="seed of noise and data; drawn and shown when left out",
+    help="seed of noise, data and order; drawn and shown when left out",
 )
 plant_option = click.option(
     "--plant",
