@@ -16,7 +16,7 @@ from rackproof.harness.spec import RackSpec
 MEMORY_TOLERANCE = 0.01
 # A link runs at its rate or at a lower one; 1 % is for the digits that a driver leaves out.
 SPEED_TOLERANCE = 0.01
-# A full load reaches this share of the target power: DCGM's targeted power test passes from 0.75 on.
+# A full load reaches this share of the target power, from which on DCGM's own test of it passes.
 TARGET_SHARE = 0.75
 # NVLink 5 counts bit errors by link; the generations before it count replays and CRC errors.
 BER_SINCE_NVLINK = 5

@@ -33,6 +33,7 @@ from rackproof.harness.model import Event, Value
 
 Handle = Any
 """NVML's opaque handle of a GPU."""
+Hook = Callable[[], None] | None
 
 _ERRORS: dict[int, type[DeviceError]] = {
     pynvml.NVML_ERROR_UNINITIALIZED: NotPresent,
@@ -185,7 +186,7 @@ class NvmlTelemetry:
         self._clock = clock or MachineClock()
         self._events: Any = None
         self._late: DeviceError | None = None
-        self.before_change: Callable[[], None] | None = None  # called before a setting is changed
+        self.before_change: Hook = None  # called before a setting is changed
         with contextlib.suppress(DeviceError):  # events() asks again, and says why
             self._listen()
 
