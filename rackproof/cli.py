@@ -74,7 +74,7 @@ def _speak(body: dict[str, Any]) -> None:
 def _commas(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     found = tuple(part.strip() for value in values for part in value.split(",") if part.strip())
     if values and not found:
-        msg = f"{option.opts[0]}: names nothing; write burn ids, or leave it out"
+        msg = f"{option.opts[0]}: names nothing; write names, or leave it out"
         raise click.UsageError(msg)
     return found
 
@@ -250,6 +250,8 @@ def list_(what: str, *, as_json: bool) -> int:
         width = max((len(item["name"]) for item in items), default=0)
         for item in items:
             click.echo(f"{item['name']:<{width}}  {item['summary']}")
+        if not items:
+            click.echo(f"rackproof: this version has no {what}", err=True)
     return 0
 
 
