@@ -4,8 +4,8 @@ Called by the controller when a run ends, and by `rackproof diagnose RUN` later:
 judgement. It never reads what an earlier judgement concluded.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rackproof.diagnostics.checks import Check, all_checks, serials_of
@@ -19,7 +19,11 @@ from rackproof.harness.model import Event
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The verdict of a run, with all its checks and diagnoses."""
+    """The verdict of a run, with all its checks and diagnoses.
+
+    `left_out` maps the burns of `plan`, in words, that were not run to the reason; `burns` is how
+    many were run. They weigh nothing in the verdict, and stand beside it wherever it is said.
+    """
 
     verdict: Verdict
     checks: Sequence[Check]
@@ -28,6 +32,15 @@ class Judgement:
     planned: int
     judged: int
     problems: Sequence[str] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    burns: int = 0
+    plan: str = "the plan"
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """The GPUs of which something was to be looked at; their links count as theirs."""
+        looked = {gpu_of(c.subject) for c in self.checks if c.verdict is not Verdict.SKIP}
+        return frozenset(looked & self.subjects.keys())
 
     @property
     def counts(self) -> dict[str, int]:
@@ -68,6 +81,9 @@ def judge(record: Record) -> Judgement:
         planned=len(planned),
         judged=sum(c.verdict is not Verdict.UNKNOWN for c in planned),
         problems=[*record.problems, *([] if record.ended else ["the run has no end"])],
+        left_out=record.head.left_out,
+        burns=len(record.head.plan),
+        plan=record.head.verb if record.head.verb == "probe" else f"level {record.head.level}",
     )
 
 

@@ -12,7 +12,7 @@ from rackproof.diagnostics.checks import Check
 from rackproof.diagnostics.evidence import Record, gpu_of
 from rackproof.diagnostics.judge import Judgement
 from rackproof.diagnostics.verdict import Verdict, roll_up
-from rackproof.reports.words import bounds, counted, shown, visible
+from rackproof.reports.words import bounds, counted, headline, remarks, shown, visible
 
 MOST_LINES = 100  # of one case; the record holds them all
 TAGS = {Verdict.FAIL: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP: "skipped"}
@@ -91,6 +91,9 @@ def _suite(record: Record, judgement: Judgement, name: str, fingerprint: str) ->
         ("judged", str(judgement.judged)),
         *((f"gpus {word}", str(counts[word])) for word in counts),
         *((f"version of {part}", text) for part, text in head.versions.items()),
+        ("headline", headline(judgement)),
+        *((f"left out {burn}", why) for burn, why in head.left_out.items()),
+        *((f"not on this rack {burn}", why) for burn, why in head.skipped.items()),
         *([("record sha256", fingerprint)] if fingerprint else []),
     ])  # fmt: skip
     return suite
@@ -111,6 +114,9 @@ def junit(record: Record, judgement: Judgement, name: str, fingerprint: str = ""
         case = ET.SubElement(suite, "testcase", classname="record", name="whole", time="0")
         error = ET.SubElement(case, "error", type="UNKNOWN", message="the record is not whole")
         error.text = "\n".join(visible(problem) for problem in judgement.problems[:MOST_LINES])
+    if remarks(judgement):
+        said = ET.SubElement(suite, "system-out")
+        said.text = visible(f"{judgement.verdict}  {headline(judgement)}")
     root = ET.Element("testsuites", name="rackproof")
     for element in (suite, root):
         element.set("tests", str(len(suite.findall("testcase"))))

@@ -11,7 +11,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -27,6 +27,7 @@ from rackproof.harness.burns.table import BURNS
 from rackproof.harness.model import sort_of
 from rackproof.reports.junit import line_of
 from rackproof.reports.rows import Row, findings, gaps
+from rackproof.reports.sentence import sentence
 from rackproof.reports.words import (
     ACTIONS,
     COMPONENTS,
@@ -45,7 +46,6 @@ WIDEST = 110
 SHOWN = 20  # findings, gaps and diagnoses each; the rest is in the record
 REASONS = 5  # of one diagnosis
 SUMMARY_AT = 44  # the column at which a burn's summary begins
-IDLE = ("none", "watch", "retest")
 PATIENCE = 2.0  # seconds that a run may take before a bar is worth its place
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "UNKNOWN": "bold yellow"}
 _ASCII = str.maketrans({"–": "-", "≤": "<=", "≥": ">=", "×": "x", "…": "...", "⟨": "<", "⟩": ">"})
@@ -291,7 +291,7 @@ def _findings(page: Page, title: str, rows: Sequence[Row], most: int, where: Pat
     _more(page, rows, most, where)
 
 
-def _gaps(page: Page, rows: Sequence[Row], most: int, where: Path) -> None:
+def _gaps(page: Page, rows: Sequence[Row], most: int, where: object) -> None:
     if not rows:
         return
     page.title("UNKNOWN")
@@ -343,10 +343,11 @@ def diagnosis_conclusion(body: Mapping[str, Any], file: TextIO) -> None:
     for entry in inputs[:SHOWN]:
         records = counted(entry["records"], "record")
         page.line(f"{entry['path']}: {entry['kind']}, {records}", indent="  ", hang="      ")
-        _listed_problems(page, entry.get("problems", ()))
+        _listed_problems(page, [*entry.get("problems", ()), *entry.get("remarks", ())])
     _more(page, inputs, SHOWN, "--json")
+    _gaps(page, [row for entry in inputs for row in entry.get("unknown", ())], SHOWN, "--json")
     _diagnoses(page, body["diagnoses"], SHOWN, "--json")
-    page.verdict(str(body["verdict"]), _sentence(body))
+    page.verdict(str(body["verdict"]), sentence(body))
     file.flush()
 
 
@@ -355,23 +356,3 @@ def _listed_problems(page: Page, problems: Sequence[str]) -> None:
         page.line(problem, indent="    ", hang="      ", style="yellow")
     if len(problems) > REASONS:
         page.line(f"and {len(problems) - REASONS} more", indent="    ")
-
-
-def _named(diagnoses: Iterable[Mapping[str, Any]]) -> str:
-    names = [f"{d['subject']} ({d['component']}, {d['action']})" for d in diagnoses]
-    names = list(dict.fromkeys(names))
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004 - as in headline
-
-
-def _sentence(body: Mapping[str, Any]) -> str:
-    inputs = counted(len(body["inputs"]), "input")
-    roots = [d for d in body["diagnoses"] if d["role"] == "root"]
-    if body["verdict"] == "FAIL":  # the last line names who failed, not what only asks for a look
-        roots = [d for d in roots if d["component"] != "app" and d["action"] not in IDLE] or roots
-    if roots:
-        return f"{inputs}: {_named(roots)}"
-    if body["verdict"] == "PASS":
-        return f"{inputs}: read, and no sign of a fault"
-    if all(entry["kind"] == "unrecognised" for entry in body["inputs"]):
-        return f"{inputs}: nothing was recognised"
-    return f"{inputs}: not all could be judged; see above"

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rackproof.diagnostics.checks import Check
 from rackproof.diagnostics.diagnosis import Diagnosis
+from rackproof.diagnostics.evidence import gpu_of
 from rackproof.diagnostics.judge import Judgement
 from rackproof.diagnostics.limits import Limit
 from rackproof.diagnostics.verdict import Verdict
@@ -190,24 +191,63 @@ def unknown(judgement: Judgement) -> list[Check]:
     return [c for c in judgement.checks if c.verdict is Verdict.UNKNOWN]
 
 
-def headline(judgement: Judgement) -> str:
-    """Return the sentence beside the verdict: how many GPUs pass, and who does not."""
-    count = judgement.counts
-    total = len(judgement.subjects)
+def remarks(judgement: Judgement) -> list[str]:
+    """Return what belongs beside any verdict: how many FAILs are waived, what was not run."""
+    found = []
+    held, out = len(waived(judgement)), len(judgement.left_out)
+    if held:
+        found.append(f"{held} waived")
+    if out:
+        burns = counted(judgement.burns + out, "burn")
+        verb = "was" if out == 1 else "were"
+        found.append(f"{out} of {burns} of {judgement.plan} {verb} left out")
+    return found
+
+
+def named(names: Sequence[str]) -> str:
+    """Return the first names in a row, and how many more there are."""
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _passing(judgement: Judgement) -> str:
+    """Say how many GPUs pass, fail and are unknown, or that none was to be looked at."""
+    count, total = judgement.counts, len(judgement.subjects)
+    if not judgement.asked:
+        return "no GPU was looked at"
     parts = [f"{count['PASS']} of {counted(total, 'GPU')} pass{'es' if total == 1 else ''}"]
     if count["FAIL"]:
         parts.append(f"{count['FAIL']} fail{'s' if count['FAIL'] == 1 else ''}")
     if count["UNKNOWN"]:
         verb = "is" if count["UNKNOWN"] == 1 else "are"
         parts.append(f"{count['UNKNOWN']} {verb} unknown")
-    text = ", ".join(parts)
+    return ", ".join(parts)
+
+
+def _of_others(judgement: Judgement, names: Sequence[str]) -> str | None:
+    """Return the sentence of a FAIL that is of no GPU; None where a GPU fails or is accused."""
+    count, gpus = judgement.counts, judgement.subjects
+    ours = any(gpu_of(subject) in gpus for subject, _ in roots(judgement.diagnoses))
+    if judgement.verdict is not Verdict.FAIL or count["FAIL"] or ours or not names:
+        return None
+    text = _passing(judgement)
+    if gpus and count["PASS"] == len(gpus):
+        text = "the one GPU passes" if len(gpus) == 1 else f"all {len(gpus)} GPUs pass"
+    return f"{named(names)} {'fails' if len(names) == 1 else 'fail'}; {text}"
+
+
+def headline(judgement: Judgement) -> str:
+    """Return the sentence beside the verdict: how many GPUs pass, who does not, what is not run."""
     names = accused(judgement)
-    if names:
-        more = len(names) - NAMED
-        text += ": " + ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    text = _of_others(judgement, names)
+    if text is None:
+        text = _passing(judgement) + (f": {named(names)}" if names else "")
+        if not judgement.asked and judgement.verdict is Verdict.PASS:
+            text = f"{counted(judgement.judged, 'check')} judged; {text}"
     if judgement.problems and judgement.verdict is Verdict.UNKNOWN:
         text += f"; {judgement.problems[-1]}"
-    elif judgement.verdict is Verdict.UNKNOWN and not count["UNKNOWN"]:
+    elif judgement.verdict is Verdict.UNKNOWN and not (
+        judgement.asked and judgement.counts["UNKNOWN"]
+    ):
         text += f"; {counted(len(unknown(judgement)), 'check')} could not be judged"
-    held = len(waived(judgement))
-    return text + (f"; {held} waived" if held else "")
+    return "; ".join([text, *remarks(judgement)])

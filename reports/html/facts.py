@@ -85,6 +85,21 @@ def coverage(record: Record, judgement: Judgement) -> list[Row]:
     return rows
 
 
+def not_run(record: Record) -> list[Row]:
+    """Return the burns that were not run: left out of the plan, or not possible on this rack."""
+    head = record.head
+    return [
+        {
+            "burn": burn,
+            "about": BURNS[burn].summary if burn in BURNS else "",
+            "how": how,
+            "reason": reason,
+        }
+        for how, burns in (("left out", head.left_out), ("not on this rack", head.skipped))
+        for burn, reason in burns.items()
+    ]
+
+
 def limits(record: Record, judgement: Judgement) -> tuple[list[Row], list[Row]]:
     """Return (limits, golden values) in force, with how many checks each decided."""
     decided = Counter(c.limit for c in judgement.checks if c.limit is not None)

@@ -127,6 +127,8 @@ def _context(record: Record, judgement: Judgement) -> dict[str, Any]:
         "plane": source if source in ("emulated", "real") else "unsaid",
         "verdict": str(judgement.verdict),
         "headline": headline(judgement),
+        "left_out": list(record.head.left_out),
+        "not_run": facts.not_run(record),
         "marks": MARKS,
         "problems": judgement.problems[:MOST_PROBLEMS],
         "more_problems": max(len(judgement.problems) - MOST_PROBLEMS, 0),
