@@ -62,6 +62,11 @@ def compared(metric: Metric) -> bool:
     return metric.judged and not (metric.unit in WORK and metric.better == "high")
 
 
+def finite(value: Value) -> bool:
+    """Say whether a value is a reading: a text, or a number that is neither NaN nor infinite."""
+    return isinstance(value, str) or math.isfinite(value)
+
+
 def value_of(metric: Metric, runs: Sequence[Value]) -> Value:
     """Return what stands for several runs: the median of a quantity, the worst of the others."""
     numbers = [v for v in runs if not isinstance(v, str)]

@@ -2,7 +2,8 @@
 
 In: two records. Out: a Comparison: what is worse, better, or changed alike everywhere; which parts
 are in one run alone, and what was read of a part in one run alone. Parts are matched by serial
-number (parts.py), changes are held against the noise of both runs (change.py).
+number (parts.py), changes are held against the noise of both runs (change.py). What the new run
+did not burn, did not read, or read as no number is a reason why nothing can be said of it.
 """
 
 import math
@@ -11,7 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackproof.diagnostics.change import change_of, compared, noise, poisson, value_of, width_of
+from rackproof.diagnostics.change import (
+    change_of,
+    compared,
+    finite,
+    noise,
+    poisson,
+    value_of,
+    width_of,
+)
 from rackproof.diagnostics.evidence import Record, gpu_of
 from rackproof.diagnostics.limits import from_record
 from rackproof.diagnostics.parts import Part, Parts, parts_of
@@ -21,6 +30,8 @@ from rackproof.harness.metrics import Metric, metrics
 from rackproof.harness.model import Value, sort_of
 
 Key = tuple[str, Part, str]  # burn, part, metric
+PRESENT = "gpu.present"  # what is known of a GPU that is not there
+NAMED = 3  # GPUs or readings that a reason names
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +110,7 @@ class _Side:
     scale: Scale
     values: Mapping[Key, Value]
     places: Mapping[Part, str]
+    odd: frozenset[Key]  # what was read as NaN or as an infinity, which is no reading
 
     @classmethod
     def of(cls, record: Record, parts: Parts) -> "_Side":
@@ -106,18 +118,31 @@ class _Side:
         table = metrics()
         scale = Scale.of(record.head, from_record(record.head.limits), {})
         values: dict[Key, Value] = {}
+        odd: set[Key] = set()
         places: dict[Part, str] = {parts.of(gpu): gpu for gpu in record.head.gpus}
         for (burn, subject, name), runs in gather(record).items():
             if runs.values and name in table and compared(table[name]):
                 read = [value for attempt in sorted(runs.values) for value in runs.values[attempt]]
                 part = parts.of(subject)
                 places[part] = subject
+                if not all(map(finite, read)):
+                    odd.add((burn, part, name))
+                    continue
                 layers = scale.layers((burn, subject, name))
                 broken = [v for v in read if not all(limit.allows(v) for limit in layers)]
                 state = table[name].better == "equal"
                 told = broken if state and broken else read  # a state that was wrong once is told
                 values[burn, part, name] = value_of(table[name], told)
-        return cls(record, parts, scale, values, places)
+        return cls(record, parts, scale, values, places, frozenset(odd))
+
+    def has(self, key: Key) -> bool:
+        """Say whether something was read, if it is no number."""
+        return key in self.values or key in self.odd
+
+    def untold(self) -> list[str]:
+        """Name the GPUs that were read and that neither serial number nor UUID tells."""
+        read = {gpu_of(self.places[part]) for _, part, name in self.values if name != PRESENT}
+        return sorted(self.parts.untold & read)
 
     def within(self, key: Key) -> bool | None:
         """Say whether a value keeps the limits that it has by itself; None where it has none."""
@@ -185,11 +210,7 @@ class _Pair:
         width = noise(metric, list(changes.values()))
         good = 1 if metric.better == "high" else -1
         for key, change in changes.items():
-            if math.isnan(change):  # one of the two is no number
-                old, new = (math.isfinite(number) for number in self._numbers(key))
-                direction = new - old
-            else:
-                direction = good * int(math.copysign(1, change)) if abs(change) > width else 0
+            direction = good * int(math.copysign(1, change)) if abs(change) > width else 0
             self.found.add(direction, self._change(key, change, width))
 
     def _counts(self, metric: Metric, keys: Sequence[Key]) -> None:
@@ -239,7 +260,7 @@ def _alone(one: _Side, other: _Side) -> Iterator[dict[str, Any]]:
         burn, part, name = key
         place = one.places[part]
         owner = one.parts.of(gpu_of(place))
-        if key not in other.values and burn in burns and (owner not in here or owner in there):
+        if not other.has(key) and burn in burns and (owner not in here or owner in there):
             gaps[place, burn].append(name)
     for (place, burn), names in gaps.items():
         serial = one.parts.serial(place)
@@ -255,11 +276,44 @@ def _apart(old: Record, new: Record) -> str:
     return ""
 
 
+def _unburnt(old: Record, new: Record) -> Iterator[str]:
+    """Say which burns of the old plan the new run did not plan, and of which it settled nothing."""
+    burns = [planned.burn for planned in old.head.plan if old.head.items(planned)]
+    planned = {planned.burn for planned in new.head.plan}
+    settled = {burn for burn, _, _ in new.settled}
+    lacking = [burn for burn in burns if burn not in planned]
+    undone = [burn for burn in burns if burn in planned - settled]
+    for what, names in (("did not plan", lacking), ("settled nothing of", undone)):
+        if names:
+            yield f"the new run {what} {', '.join(names)} (compare runs of one plan)"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _odd(pair: _Pair) -> Iterator[str]:
+    """Say what was read as no number in either run, of what the old run read."""
+    for word, side in (("old", pair.old), ("new", pair.new)):
+        what = sorted(
+            f"{side.places[part]} {name} in {burn}"
+            for burn, part, name in side.odd
+            if pair.old.has((burn, part, name))
+        )
+        if what:
+            yield f"not a finite number in the {word} run: {_some(what)} (burn it again)"
+
+
 def _reasons(pair: _Pair, only_old: Sequence[Mapping[str, Any]]) -> list[str]:
-    found = []
+    found = list(_unburnt(pair.old.record, pair.new.record))
     for word, side in (("old", pair.old), ("new", pair.new)):
         if not side.record.ended or side.record.problems:
             found.append(f"the {word} run is not whole")
+        if untold := side.untold():
+            why = f"the {word} run lacks the serial number that tells a part: {_some(untold)}"
+            found.append(f"{why} (burn inventory too)")
+    found += _odd(pair)
     unread = sum(len(entry["metrics"]) for entry in only_old if "metrics" in entry)
     if unread:
         found.append(f"{unread} readings of the old run are missing in the new one")
@@ -270,19 +324,22 @@ def compare(old: Record, new: Record) -> Comparison:
     """Return what got worse from `old` to `new`.
 
     FAIL when something is worse; UNKNOWN when the runs are of different racks, have no GPU or no
-    reading in common, or when one is cut short and nothing is worse. Raises SpecError when the
-    limits of a record make no sense.
+    reading in common, or when nothing is worse and one is cut short, the new one lacks burns or
+    readings of the old one, a reading is not finite, or a GPU cannot be told by serial number or
+    UUID. Raises SpecError when the limits of a record make no sense.
     """
     why = _apart(old, new)
     if why:
         return Comparison(Verdict.UNKNOWN, reasons=[why])
     pair = _Pair(old, new)
     only_old, only_new = list(_alone(pair.old, pair.new)), list(_alone(pair.new, pair.old))
+    reasons = _reasons(pair, only_old)
     shared = set(pair.old.parts.by_gpu.values()) & set(pair.new.parts.by_gpu.values())
     if not shared or not pair.keys:
         why = "no reading in common" if shared else "no GPU in common"
-        return Comparison(Verdict.UNKNOWN, (), (), only_old, only_new, reasons=[why])
-    found, reasons = pair.search(), _reasons(pair, only_old)
+        reasons = [why, *reasons]
+        return Comparison(Verdict.UNKNOWN, (), (), only_old, only_new, reasons=reasons)
+    found = pair.search()
     verdict = Verdict.UNKNOWN if reasons else Verdict.PASS
     return Comparison(
         Verdict.FAIL if found.worse else verdict,

@@ -2,8 +2,9 @@
 
 In: two records. Out: for each subject of a run the part that it is. A module of two GPUs states one
 serial number twice, so that the UUID, or else the order of its GPUs, tells them apart. A slot that
-states no serial number holds what it held before, unless that turns up elsewhere. Hosts, shelves
-and the fabric are known by their place.
+states no serial number holds what its UUID says; with no UUID it is taken to hold what it held
+before, unless that turns up elsewhere, and it is untold: nobody can know. Hosts, shelves and the
+fabric are known by their place.
 """
 
 from collections import Counter
@@ -19,10 +20,14 @@ Part = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of one run: of each GPU's subject, with the serial number that it stated."""
+    """The parts of one run: of each GPU's subject, with the serial number that it stated.
+
+    `untold` are the GPUs that neither serial number nor UUID tells.
+    """
 
     by_gpu: Mapping[str, Part]
     serials: Mapping[str, str]
+    untold: frozenset[str] = frozenset()
 
     def of(self, subject: str) -> Part:
         """Return the part that a subject is: a GPU's, with its link; else its place."""
@@ -56,13 +61,38 @@ def _named(record: Record, serials: Mapping[str, str], *, by_uuid: bool) -> dict
     return found
 
 
-def _kept(own: dict[str, Part], other: Mapping[str, Part], record: Record) -> None:
-    """Give each silent slot the part that the other run had there, or else its place."""
+def _once(record: Record) -> dict[str, str]:
+    """Return the GPU of each UUID that one GPU alone states."""
+    uuids = _uuids(record)
+    count = Counter(uuids.values())
+    return {
+        uuid: gpu for gpu, uuid in uuids.items() if count[uuid] == 1 and gpu in record.head.gpus
+    }
+
+
+def _matched(old: Record, new: Record, first: dict[str, Part], second: dict[str, Part]) -> None:
+    """Give each silent slot the part that has its UUID in the other run."""
+    before, after = _once(old), _once(new)
+    for uuid in sorted(before.keys() & after.keys()):
+        was, now = before[uuid], after[uuid]
+        part = first.get(was) or second.get(now) or ("uuid", uuid)
+        if was not in first and part not in first.values():
+            first[was] = part
+        if now not in second and part not in second.values():
+            second[now] = part
+
+
+def _kept(own: dict[str, Part], other: Mapping[str, Part], records: tuple[Record, Record]) -> None:
+    """Give each slot that is silent still the part that the other run had there, or its place."""
     present = set(own.values())
-    for gpu in record.head.gpus:
+    here, there = map(_uuids, records)
+    for gpu in records[0].head.gpus:
         if gpu not in own:
             before = other.get(gpu)
-            own[gpu] = before if before and before not in present else ("slot", gpu)
+            another = gpu in here and gpu in there and here[gpu] != there[gpu]
+            taken = before in present or another
+            place = ("slot", gpu, here[gpu] if another else "")
+            own[gpu] = before if before and not taken else place
 
 
 def parts_of(old: Record, new: Record) -> tuple[Parts, Parts]:
@@ -70,12 +100,17 @@ def parts_of(old: Record, new: Record) -> tuple[Parts, Parts]:
     both = [(record, serials_of(record)) for record in (old, new)]
     by_uuid = all(serials.keys() <= _uuids(record).keys() for record, serials in both)
     first, second = (_named(record, serials, by_uuid=by_uuid) for record, serials in both)
+    _matched(old, new, first, second)
+    untold = [
+        frozenset(rec.head.gpus) - named.keys() for rec, named in ((old, first), (new, second))
+    ]
     stated = dict(first)
-    _kept(first, second, old)
-    _kept(second, stated, new)
-    serials = {part: serial for (_, own), named in zip(both, (first, second), strict=True)
-               for gpu, part in named.items() if (serial := own.get(gpu))}  # fmt: skip
+    _kept(first, second, (old, new))
+    _kept(second, stated, (new, old))
+    serials: dict[Part, str] = {}
+    for (_, own), named in zip(both, (first, second), strict=True):
+        serials |= {part: own[gpu] for gpu, part in named.items() if own.get(gpu)}
     return tuple(  # type: ignore[return-value]
-        Parts(named, {gpu: serials[part] for gpu, part in named.items() if part in serials})
-        for named in (first, second)
+        Parts(named, {g: serials[part] for g, part in named.items() if part in serials}, unsure)
+        for named, unsure in zip((first, second), untold, strict=True)
     )

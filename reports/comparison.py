@@ -66,6 +66,18 @@ def _alone(page: Page, title: str, rows: Sequence[Row]) -> None:
     _more(page, rows)
 
 
+def _swapped(body: Row) -> str:
+    """Say how many parts are in one run alone; an empty text where none is."""
+    gone, come = (
+        sum("metrics" not in row for row in body[key]) for key in ("only_old", "only_new")
+    )
+    be = ["is" if count == 1 else "are" for count in (gone, come)]
+    if gone:
+        new = f", {come} {be[1]} new" if come else ""
+        return f"; {counted(gone, 'part')} of the old run {be[0]} gone{new}"
+    return f"; {counted(come, 'part')} {be[1]} new" if come else ""
+
+
 def _sentence(body: Row) -> str:
     worse = list(dict.fromkeys(row["subject"] for row in body["worse"]))
     if worse:
@@ -95,5 +107,5 @@ def comparison(body: Row, file: TextIO) -> None:
         page.title("Not compared")
         for reason in body["reasons"]:
             page.line(reason, indent="  ", hang="    ")
-    page.verdict(str(body["verdict"]), _sentence(body))
+    page.verdict(str(body["verdict"]), _sentence(body) + _swapped(body))
     file.flush()

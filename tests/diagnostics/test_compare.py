@@ -250,13 +250,49 @@ def test_what_the_new_run_did_not_read_is_told_and_no_pass(bed):
     ]
 
 
-def test_a_burn_that_only_one_plan_has_is_left_out(bed):
-    found = body(noisy(bed, 1), bed(plan=PLAN[:2]).record())
-    assert (found["verdict"], found["only_old"]) == ("PASS", [])
+def test_a_burn_that_the_new_plan_lacks_is_named_and_no_pass(bed):
+    short = bed(plan=PLAN[:1]).record()
+    found = body(noisy(bed, 1), short)
+    assert (found["verdict"], found["only_old"]) == ("UNKNOWN", [])
+    assert found["reasons"] == [
+        "the new run did not plan health, gemm.fp32 (compare runs of one plan)"
+    ]
+    more = body(short, noisy(bed, 2))
+    assert (more["verdict"], more["reasons"]) == ("PASS", [])
+
+
+def test_a_burn_that_the_new_run_lacks_hides_no_fault(bed):
+    dark = {("inventory", f"{GPU}/link02", "nvlink.active"): [0]}
+    found = body(noisy(bed, 1), bed(plan=PLAN[:1], runs=dark).record())
+    assert (found["verdict"], len(found["reasons"])) == ("FAIL", 1)
+
+
+def test_a_burn_of_which_nothing_was_settled_is_named_and_no_pass(bed, change):
+    new = noisy(bed, 2)
+    settled = frozenset(s for s in new.settled if s[0] != "health")
+    found = body(noisy(bed, 1), change(new, settled=settled))
+    assert (found["verdict"], found["worse"]) == ("UNKNOWN", [])
+    assert found["reasons"] == ["the new run settled nothing of health (compare runs of one plan)"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("metric", ["gemm.fp32.rate", "gemm.fp32.wrong"])
+def test_what_is_not_finite_is_no_reading(bed, metric, value):
+    key = ("gemm.fp32", GPU, metric)
+    odd, even = noisy(bed, 1, runs={key: [value]}), noisy(bed, 2)
+    for word, pair in (("old", (odd, even)), ("new", (even, odd)), ("new", (odd, odd))):
+        found = body(*pair)
+        assert (found["verdict"], found["worse"], found["better"]) == ("UNKNOWN", [], [])
+        assert found["only_old"] == found["only_new"] == []
+        assert found["reasons"][-1] == (
+            f"not a finite number in the {word} run: {GPU} {metric} in gemm.fp32 (burn it again)"
+        )
+    slow = {key: [value], ("gemm.fp32", "rack0/tray00/gpu2", "gemm.fp32.rate"): [40.0]}
+    assert body(even, noisy(bed, 1, runs=slow))["verdict"] == "FAIL"
 
 
 def test_odd_numbers_break_nothing(bed):
-    for value in (float("nan"), float("inf"), 0.0, -1.0):
+    for value in (0.0, -1.0):
         odd = {("gemm.fp32", GPU, "gemm.fp32.rate"): [value]}
         found = body(noisy(bed, 1), noisy(bed, 2, runs=odd))
         assert (found["verdict"], named(found)) in (("FAIL", {GPU}), ("PASS", set()))

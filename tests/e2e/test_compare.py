@@ -86,6 +86,35 @@ def test_a_swapped_gpu_is_told_by_its_serial(cli, old, new, tmp_path):
     assert (before["subject"], after["subject"]) == (slot, slot)
     assert (before["serial"], after["serial"]) != (None, None)
     assert after["serial"] == "other gpu.serial"
+    told = cli("compare", str(old), str(tmp_path / "swapped")).out.splitlines()[-1]
+    assert told.startswith("PASS  nothing got worse in ")
+    assert told.endswith("; 1 part of the old run is gone, 1 is new")
+
+
+def test_a_run_of_a_smaller_plan_is_no_pass(cli, old, tmp_path):
+    out = tmp_path / "small"
+    cli("burn", "gb300-nvl72", "--seed", "2", "--out", str(out), "--only", "inventory", "--json")
+    answer = cli("compare", str(old), str(out), "--json")
+    assert (answer.code, answer.json["verdict"], answer.json["worse"]) == (3, "UNKNOWN", [])
+    (reason,) = answer.json["reasons"]
+    assert all(burn in reason for burn in ("health", "gemm.fp32", "hbm.bandwidth"))
+    told = cli("compare", str(old), str(out)).out
+    assert f"UNKNOWN  {reason}" in " ".join(told.split("\n")[-4:]).replace("\n", " ")
+    assert cli("compare", str(out), str(old), "--json").json["verdict"] == "PASS"
+
+
+def test_gpus_of_no_serial_and_what_is_no_number_are_no_pass(cli, old, new, tmp_path):
+    def dumb(line):
+        hidden = line.get("metric") in ("gpu.serial", "gpu.uuid")
+        return {**line, "subject": "rack0/tray00/gpu0"} if hidden else line
+
+    def odd(line):
+        return {**line, "value": "nan"} if line.get("metric") == "gemm.fp32.rate" else line
+
+    for name, change, why in (("dumb", dumb, "serial number"), ("odd", odd, "gemm.fp32.rate")):
+        answer = cli("compare", str(old), str(edited(new, tmp_path / name, change)), "--json")
+        assert (answer.code, answer.json["better"]) == (3, [])
+        assert why in " ".join(answer.json["reasons"])
 
 
 def test_a_vbios_that_changed_on_one_gpu_is_worse_there(cli, old, new, tmp_path):
