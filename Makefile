@@ -22,6 +22,10 @@ export PYTHON CC REQUIRE_ALL
 # What another project left in the shell bends neither ours.
 unexport PYTHONPATH PYTHONHOME PYTEST_ADDOPTS PYTEST_PLUGINS MYPYPATH VIRTUAL_ENV MAKEFLAGS MAKELEVEL
 
+# Products of the emulated racks are small; threads for them only get into each other's way.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
 # Without a home that can be written to, pip and compilers get one here.
 ifneq ($(shell test -d "$$HOME" && test -w "$$HOME" && echo yes),yes)
 export HOME := $(CURDIR)/.cache/home

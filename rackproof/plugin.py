@@ -4,8 +4,11 @@ Installed, it adds options and nothing else. With ``--rack`` (or the ini key ``r
 rackproof.fixtures.plugin, which brings the fixtures.
 """
 
+import os
+
 import pytest
 
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _OPTIONS = (
     ("--rack", {"metavar": "RACK", "help": "burn this rack: a shipped name, a TOML file, local"}),
     (
@@ -71,6 +74,8 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         config.addinivalue_line("markers", marker)
     if config.option.rack or config.getini("rack"):
+        for name in _THREADS:  # before NumPy is loaded: emulated products are small
+            os.environ.setdefault(name, "1")
         from rackproof.fixtures import plugin  # noqa: PLC0415 - only once a rack is named
 
         config.pluginmanager.register(plugin, "rackproof-fixtures")
