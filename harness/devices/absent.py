@@ -5,7 +5,6 @@ was planned there is missed by name.
 """
 # ruff: noqa: ARG002 - the seam's signatures; nothing of them is used
 
-from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from rackproof.harness.clock import Clock, VirtualClock
@@ -16,12 +15,11 @@ from rackproof.harness.devices.protocol import (
     Pattern,
     PowerLimits,
     Product,
-    Reduced,
     Telemetry,
     Verified,
     Watch,
 )
-from rackproof.harness.errors import DeviceError, NotPresent
+from rackproof.harness.errors import NotPresent
 from rackproof.harness.model import Event, Gpu, Value
 
 
@@ -146,41 +144,3 @@ class NoPlane:
     def load(self, share: float) -> None:
         """Refuse."""
         self._refuse()
-
-
-class NoFabric:
-    """Where nothing joins the GPUs."""
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    def exchange(
-        self, pairs: Sequence[tuple[str, str]], size: int, seed: int
-    ) -> Mapping[tuple[str, str], Moved | DeviceError]:
-        """Raise NotPresent."""
-        raise NotPresent(self._reason)
-
-    def all_reduce(self, gpus: Sequence[str], size: int, seed: int) -> Reduced:
-        """Raise NotPresent."""
-        raise NotPresent(self._reason)
-
-
-class NoHost:
-    """Where nothing is known of what stands around the GPUs."""
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    def read(self, metric: str, subject: str) -> Value:
-        """Raise DeviceError."""
-        msg = f"{subject}: {metric}: {self._reason}"
-        raise DeviceError(msg)
-
-    def begin(self, check: str, attempt: int, at: float = 0.0) -> None:
-        """Do nothing."""
-
-    def wait(self, seconds: float) -> None:
-        """Do nothing."""
-
-    def end(self) -> None:
-        """Do nothing."""

@@ -10,7 +10,6 @@ import pytest
 
 from rackproof.harness.burns import BURNS, Settings, execute
 from rackproof.harness.clock import VirtualClock
-from rackproof.harness.devices.absent import NoFabric, NoHost
 from rackproof.harness.devices.protocol import (
     LinkCounters,
     Moved,
@@ -19,7 +18,7 @@ from rackproof.harness.devices.protocol import (
     Verified,
     Watch,
 )
-from rackproof.harness.errors import Unsupported
+from rackproof.harness.errors import DeviceError, NotPresent, Unsupported
 from rackproof.harness.model import Event, Gpu, Measurement, Missing, Seen, Value
 
 SIZE = 1 << 20
@@ -175,6 +174,30 @@ class PaperDevice:
             raise self.on_end
 
 
+class PaperFabric:
+    """No link of paper carries data."""
+
+    def exchange(self, pairs: Any, size: int, seed: int) -> Any:
+        raise NotPresent(self.__doc__)
+
+    def all_reduce(self, gpus: Any, size: int, seed: int) -> Any:
+        raise NotPresent(self.__doc__)
+
+
+class PaperHost:
+    """There is no host of paper: nothing can be read, and time stands."""
+
+    def read(self, metric: str, subject: str) -> Value:
+        msg = f"{subject}: {metric}: {self.__doc__}"
+        raise DeviceError(msg)
+
+    def begin(self, check: str, attempt: int, at: float = 0.0) -> None: ...
+
+    def wait(self, seconds: float) -> None: ...
+
+    def end(self) -> None: ...
+
+
 @dataclass
 class PaperBench:
     """A tray of GPUs of paper. `serials` are by subject; None: the slot says nothing."""
@@ -192,11 +215,11 @@ class PaperBench:
         names = [f"rack0/tray00/gpu{n}" for n in range(self.gpus)]
         self.devices = {name: PaperDevice(name) for name in names}
 
-        self.around = NoHost("there is no host of paper")
+        self.around = PaperHost()
 
         gpus = tuple(device.gpu for device in self.devices.values())
         self.spec = SimpleNamespace(gpus=gpus, domain=self.gpus)
-        self.fabric = NoFabric("no link of paper carries data")
+        self.fabric = PaperFabric()
 
     def now(self) -> float:
         return max(device.clock.now() for device in self.devices.values())
