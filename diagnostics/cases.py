@@ -22,7 +22,7 @@ from rackproof.diagnostics.rules.xid import KINDS, rank
 MINUTE = 60.0
 HARD = frozenset(("terminal", "hardware"))
 LINKS = frozenset(("link", "c2c"))
-_LATER = frozenset(("engine", "init", "retirement", "gsp", "smi-unknown"))
+_LATER = frozenset(("engine", "init", "retirement", "gsp", "sign-unknown"))
 _PCIE = frozenset(("pcie", "pcie-corrected"))
 _CORES = frozenset(("xid.13", "xid.31", "xid.43"))
 

@@ -98,11 +98,30 @@ Settled = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Retested:
+    """A retest that was run: which attempts of `burn` belong to it, by (item, attempt).
+
+    `root` and `cause` name the diagnosis that it was run for, `test` is a word of retest.Test.
+    `stayed` are the attempts at the old place, for a swap alone. What they saw stands in the record
+    like all else; they weigh nothing in the verdict. `seconds` is the device time that it took.
+    """
+
+    test: str
+    root: str
+    cause: str
+    burn: str
+    ran: Sequence[tuple[str, int]]
+    stayed: Sequence[tuple[str, int]] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """All that is known of a run. `settled` holds (check, subject, attempt) of finished attempts.
 
     `ended` says that the run came to its end; `problems` what was wrong with the lines; `turns`
-    gives the round (from 1) of those attempts that were not of the first.
+    gives the round (from 1) of those attempts that were not of the first; `retests` are those that
+    were run after the plan, in order.
     """
 
     head: Head
@@ -111,6 +130,7 @@ class Record:
     ended: bool = True
     problems: Sequence[str] = ()
     turns: Mapping[Settled, int] = field(default_factory=dict)
+    retests: Sequence[Retested] = ()
 
     def finished(self) -> dict[tuple[str, str], set[int]]:
         """Return the finished attempts by check and item; none while a round of it is still due."""

@@ -16,7 +16,7 @@ from rackproof.diagnostics.diagnosis import Diagnosis
 from rackproof.diagnostics.episodes import Episode, Said, coarse, episodes, near, places
 from rackproof.diagnostics.machines import Machines, machines
 from rackproof.diagnostics.repeats import own_fault, persistence
-from rackproof.diagnostics.rules import kernel, smi, sxid, xid
+from rackproof.diagnostics.rules import kernel, signs, sxid, xid
 from rackproof.diagnostics.rules.tables import Rule
 from rackproof.diagnostics.verdict import Verdict, roll_up
 from rackproof.harness.model import Event
@@ -88,7 +88,7 @@ def _said(readings: Sequence[Reading], known: Machines) -> list[Said]:
     found = []
     for index, reading in enumerate(readings):
         pairs = [(e, rule) for e in reading.events if (rule := _meaning(e)) is not None]
-        pairs += smi.signs(reading.measurements, reading.events)
+        pairs += signs.signs(reading.measurements, reading.events)
         for event, rule in pairs:
             machine, subject = known.place(index, event.subject)
             found.append(Said(event, rule, machine, subject, str(reading.path)))
@@ -113,7 +113,7 @@ def _shared(found: list[Episode], listed: set[tuple[str, str]]) -> tuple[list[Ep
     taken: list[Case] = []
     groups: dict[tuple[str, str, str], list[Episode]] = {}
     for episode in found:
-        where = smi.shared_by(episode.lead.event.code)
+        where = signs.shared_by(episode.lead.event.code)
         if where:
             groups.setdefault((episode.machine, where, episode.family), []).append(episode)
     for (machine, where, _), members in groups.items():
@@ -245,7 +245,7 @@ def _unjudged(reading: Reading) -> bool:
     if reading.kind not in ("nvidia-smi-q", "nvidia-smi-xml"):
         return False
     seen = {m.metric for m in reading.measurements} | {m.metric for m in reading.missing}
-    return not seen & smi.judged_metrics()
+    return not seen & signs.judged_metrics()
 
 
 def _crowded(reading: Reading, left_out: int) -> Reading:

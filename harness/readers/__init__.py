@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from rackproof.harness.readers.reading import UNRECOGNISED, Reading
-from rackproof.harness.readers.recognise import READERS, Reader, recognise
+from rackproof.harness.readers.reading import UNRECOGNISED, Reader, Reading
+from rackproof.harness.readers.recognise import READERS, recognise
 from rackproof.harness.readers.source import Source, Unreadable, regular_files
 
 __all__ = ["READERS", "UNRECOGNISED", "Reader", "Reading", "read", "read_all"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from rackproof.harness.model import Event
 from rackproof.harness.readers.apei import Blocks
 from rackproof.harness.readers.places import plain
-from rackproof.harness.readers.reading import Reading
+from rackproof.harness.readers.reading import Reader, Reading
 from rackproof.harness.readers.search import line_spans, newlines
 from rackproof.harness.readers.signatures import HOST, Sign, sign_of
 from rackproof.harness.readers.source import Source
@@ -277,3 +277,6 @@ def likeness(head: bytes) -> float:
         strong |= said
     least = STRONG if strong else SOME if _kernel_within(head) else 0.0
     return max(votes / max(1, len(lines)), least)
+
+
+READER = Reader(KIND, "dmesg, kern.log, journalctl -k, /dev/kmsg, ftrace", likeness, read)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from rackproof.harness.model import Event
 from rackproof.harness.readers.places import ADDRESS, pci, plain
-from rackproof.harness.readers.reading import Reading
+from rackproof.harness.readers.reading import Reader, Reading
 from rackproof.harness.readers.smi_fields import GpuFields, Report, address_of, slug
 from rackproof.harness.readers.smi_report import reading
 from rackproof.harness.readers.source import Source
@@ -151,3 +151,6 @@ def read(source: Source) -> Reading:
         found = replace(found, events=(*found.events, *walk.events), worked=True,
                         records=max(found.records, len(walk.events)))  # fmt: skip
     return found
+
+
+READER = Reader(KIND, "nvidia-smi -q, whole or in parts", likeness, read)

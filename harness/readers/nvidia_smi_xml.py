@@ -7,7 +7,7 @@ entity declaration is refused. A document that breaks off keeps the GPUs that we
 import re
 from xml.parsers import expat
 
-from rackproof.harness.readers.reading import Reading
+from rackproof.harness.readers.reading import Reader, Reading
 from rackproof.harness.readers.smi_fields import GpuFields, Report, address_of, slug
 from rackproof.harness.readers.smi_report import reading
 from rackproof.harness.readers.source import Source
@@ -111,3 +111,6 @@ def read(source: Source) -> Reading:
         if problem:
             problems.append(problem)
     return reading(KIND, source, reports, problems)
+
+
+READER = Reader(KIND, "nvidia-smi -q -x, versions 10 to 13", likeness, read)

@@ -4,11 +4,12 @@ A Reading never judges. `cut` says that the file ended before what it promised, 
 where the tool that wrote it did no work, and `problems` are sentences for a person.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackproof.harness.model import Event, Measurement, Missing
+from rackproof.harness.readers.source import Source
 
 UNRECOGNISED = "unrecognised"
 
@@ -20,7 +21,8 @@ class Reading:
     `records` counts what was read: lines of a log, GPUs of a query. `aliases` maps other names of
     a device (``gpu3``, ``mlx5_0``) to its ``pci:`` subject, `serials` and `uuids` map a subject to
     what it carries. `host` is the machine's name where the file tells one alone; otherwise subjects
-    carry ``host:NAME/`` themselves. `named` is False for a file that was met in a folder.
+    carry ``host:NAME/`` themselves. `taken` is when a snapshot was taken, in seconds since the
+    epoch, where the file says it. `named` is False for a file that was met in a folder.
     """
 
     path: Path
@@ -37,3 +39,18 @@ class Reading:
     uuids: Mapping[str, str] = field(default_factory=dict)
     host: str | None = None
     named: bool = True
+    taken: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One kind of file: `likeness` of its head in 0..1, and `read` for the whole of it.
+
+    A likeness is 0 unless the head shows what only this tool writes; it must cost little, since
+    every file is shown to every reader.
+    """
+
+    kind: str
+    summary: str
+    likeness: Callable[[bytes], float]
+    read: Callable[[Source], Reading]

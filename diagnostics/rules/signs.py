@@ -1,16 +1,21 @@
-"""Readings of nvidia-smi: which of them are signs, by smi.toml; and PCIe links by their peers.
+"""What the readings and words of other tools mean, by the tables of TABLES; and peers in one file.
 
-Measurements and events of one machine come in; signs go out in the shape of events with rules, so
-that they go through the same episodes and cases as a kernel log's.
+Measurements and events of one file come in; signs go out in the shape of events with rules, so
+that they go through the same episodes and cases as a kernel log's. A table has [[rule]] for the
+readings that are signs when a test strikes, and [event."code"] for what a tool says in words; each
+row names component, action, kind (as in xid.csv) and source. `family` may be named too.
 """
 
+import functools
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rackproof.diagnostics.rules.tables import Rule, toml
 from rackproof.harness.model import Event, Measurement, Value
 
+TABLES = ("smi.toml", "dcgm.toml", "tools.toml", "site.toml", "training.toml")
 _ACTIONS = {"reset": "reset-gpu", "drain-and-reset": "reset-gpu", "drain-p2p": "reset-gpu",
             "reboot": "reboot-node"}  # fmt: skip
 Sign = tuple[Event, Rule]
@@ -18,7 +23,7 @@ Sign = tuple[Event, Rule]
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """One rule of smi.toml."""
+    """One [[rule]] of a table."""
 
     metric: str
     component: str
@@ -30,6 +35,7 @@ class _Test:
     not_in: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
     shared: str = ""
+    family: str = ""
 
     def strikes(self, value: Value) -> bool:
         """Whether `value` is outside."""
@@ -40,12 +46,20 @@ class _Test:
         )
 
 
-def _tests() -> list[_Test]:
+@functools.cache
+def _tests() -> tuple[_Test, ...]:
     lists = ("not_in", "unless")
-    return [
+    return tuple(
         _Test(**{**row, **{name: tuple(row.get(name, ())) for name in lists}})
-        for row in toml("smi.toml")["rule"]
-    ]
+        for table in TABLES
+        for row in toml(table).get("rule", ())
+    )
+
+
+@functools.cache
+def _words() -> Mapping[str, Mapping[str, Any]]:
+    """Return the [event] rows of all tables by code."""
+    return {code: row for table in TABLES for code, row in toml(table).get("event", {}).items()}
 
 
 def judged_metrics() -> frozenset[str]:
@@ -54,17 +68,18 @@ def judged_metrics() -> frozenset[str]:
 
 
 def meaning(event: Event) -> Rule | None:
-    """Return what one of nvidia-smi's events means, or None for a code that is not in the table."""
-    row = toml("smi.toml")["event"].get(event.code)
+    """Return what one event means, or None for a code that is in no table."""
+    row = _words().get(event.code)
     if row is None:
         return None
-    return Rule(row["component"], row["action"], f"smi-{row['component']}", row["kind"],
+    family = str(row.get("family", f"sign-{row['component']}"))
+    return Rule(row["component"], row["action"], family, row["kind"],
                 name=event.code, source=row["source"])  # fmt: skip
 
 
 def shared_by(code: str) -> str:
     """Return who is the root where every GPU of a machine shows `code`: host, fabric or ""."""
-    row = toml("smi.toml")["event"].get(code)
+    row = _words().get(code)
     if row is not None:
         return str(row.get("shared", ""))
     return next((test.shared for test in _tests() if test.metric == code), "")
@@ -75,7 +90,7 @@ def _sign(one: Measurement, test: _Test) -> Sign:
     if one.metric == "recovery.action":
         action = _ACTIONS.get(str(one.value), "watch")
         kind = "directive" if action != "watch" else "watch"
-    family = "directive" if kind == "directive" else f"smi-{test.component}"
+    family = "directive" if kind == "directive" else test.family or f"sign-{test.component}"
     text = f"{one.metric} {one.value}" + ("" if one.unit in ("flag", "text") else f" {one.unit}")
     event = Event(one.subject, one.metric, text, clock="none")
     return event, Rule(test.component, action, family, kind, name=one.metric, source=test.source)
@@ -104,7 +119,7 @@ def _links(measurements: Sequence[Measurement]) -> Iterable[Sign]:
             kind, action = ("hardware", "check-cabling") if full else ("watch", "watch")
             event = Event(subject, now, f"{now} {value} of {limit} {unit}", clock="none")
             source = "NVML: the link could do more"
-            yield event, Rule("pcie", action, "smi-pcie", kind, name=now, source=source)
+            yield event, Rule("pcie", action, "sign-pcie", kind, name=now, source=source)
 
 
 # A GPU with as many corrected errors as this is not healthy, though none was uncorrected: our own
@@ -125,7 +140,7 @@ def _corrected(measurements: Sequence[Measurement]) -> Iterable[Sign]:
         if count >= CORRECTED_MANY or (above and count >= CORRECTED_SOME):
             event = Event(subject, metric, f"{metric} {count} errors", clock="none")
             source = "corrected errors far beyond the peers'"
-            yield event, Rule("hbm", "watch", "smi-hbm", "watch", name=metric, source=source)
+            yield event, Rule("hbm", "watch", "sign-hbm", "watch", name=metric, source=source)
 
 
 def signs(measurements: Sequence[Measurement], events: Sequence[Event]) -> list[Sign]:
