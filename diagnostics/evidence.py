@@ -6,10 +6,10 @@ with no hardware. Reading and writing the lines is reports' business.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rackproof.harness.model import WIDE, Seen, item_of
+from rackproof.harness.model import WIDE, Event, Seen, item_of
 
 SCHEMA = "rackproof.record/1"
 
@@ -40,7 +40,8 @@ class Head:
     burns that this rack cannot have to the reason; `metrics` are those that do not come with
     rackproof, each as a plain table. The plan is run in `rounds`, to fill `lasting` seconds;
     `left_out` maps burns that did not fit into `budget` seconds to the reason; `allowed` are the
-    burns that may change settings of real GPUs.
+    burns that may change settings of real GPUs; `retest_budget` is the device time, in seconds,
+    that retests may take after the plan.
     """
 
     rack: str
@@ -66,6 +67,7 @@ class Head:
     budget: float | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     allowed: Sequence[str] = ()
+    retest_budget: float | None = None
 
     def subjects(self, sort: str) -> list[str]:
         """Return the planned subjects of a sort of SORTS."""
@@ -102,8 +104,11 @@ class Retested:
     """A retest that was run: which attempts of `burn` belong to it, by (item, attempt).
 
     `root` and `cause` name the diagnosis that it was run for, `test` is a word of retest.Test.
-    `stayed` are the attempts at the old place, for a swap alone. What they saw stands in the record
-    like all else; they weigh nothing in the verdict. `seconds` is the device time that it took.
+    `stayed` are the attempts at the old place, for a swap alone. `other` is the other GPU, of
+    ELSEWHERE the one that was burnt, of SWAP the one whose place the root's GPU took for a while: a
+    burn of the whole rack has one item, and saw both of its places in one attempt. What the
+    attempts saw stands in the record like all else; they weigh nothing in the verdict. `seconds` is
+    the device time that it took, `why` the words of its choice.
     """
 
     test: str
@@ -113,6 +118,13 @@ class Retested:
     ran: Sequence[tuple[str, int]]
     stayed: Sequence[tuple[str, int]] = ()
     seconds: float = 0.0
+    other: str = ""
+    why: str = ""
+
+    @property
+    def attempts(self) -> frozenset[Settled]:
+        """Return its attempts as (burn, item, attempt), those at the old place included."""
+        return frozenset((self.burn, *which) for which in (*self.ran, *self.stayed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +133,8 @@ class Record:
 
     `ended` says that the run came to its end; `problems` what was wrong with the lines; `turns`
     gives the round (from 1) of those attempts that were not of the first; `retests` are those that
-    were run after the plan, in order.
+    were run after the plan, in order. Those that were `begun` and not finished prove nothing, and
+    their attempts are none of the plan's. `aside` is what the driver said while retests ran.
     """
 
     head: Head
@@ -131,6 +144,26 @@ class Record:
     problems: Sequence[str] = ()
     turns: Mapping[Settled, int] = field(default_factory=dict)
     retests: Sequence[Retested] = ()
+    begun: Sequence[Retested] = ()
+    aside: Sequence[Event] = ()
+
+    def planned(self) -> "Record":
+        """Return the record of the plan and its repeated runs alone, which the verdict rests on."""
+        apart = frozenset(key for each in (*self.retests, *self.begun) for key in each.attempts)
+        if not apart:
+            return self
+        burns = {burn for burn, _, _ in apart}
+        wide = {planned.burn for planned in self.head.plan if planned.wide}
+
+        def own(what: Seen) -> bool:
+            if isinstance(what, Event) or what.check not in burns:
+                return True
+            item = item_of(what.subject, wide=what.check in wide)
+            return (what.check, item, what.attempt) not in apart
+
+        seen = [what for what in self.seen if own(what)]
+        turns = {key: turn for key, turn in self.turns.items() if key not in apart}
+        return replace(self, seen=seen, settled=self.settled - apart, turns=turns)
 
     def finished(self) -> dict[tuple[str, str], set[int]]:
         """Return the finished attempts by check and item; none while a round of it is still due."""

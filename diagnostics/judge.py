@@ -64,19 +64,21 @@ def judge(record: Record) -> Judgement:
     """Return the judgement of a record.
 
     A record without its end is UNKNOWN at best. A waived FAIL stays FAIL in its check and does not
-    count in the roll-up. Raises SpecError when the record's limits make no sense.
+    count in the roll-up. Retests weigh nothing in the verdict. Raises SpecError when the record's
+    limits make no sense.
     """
-    checks = all_checks(record, from_record(record.head.limits))
+    plan = record.planned()
+    checks = all_checks(plan, from_record(record.head.limits))
     counted = [c for c in checks if c.waiver is None]
     verdicts = [c.verdict for c in counted]
     if not record.ended or record.problems:
         verdicts.append(Verdict.UNKNOWN)
-    events = [e for e in record.seen if isinstance(e, Event)]
+    events = [e for e in plan.seen if isinstance(e, Event)]
     planned = [c for c in checks if c.verdict is not Verdict.SKIP]
     return Judgement(
         verdict=roll_up(verdicts),
         checks=checks,
-        diagnoses=diagnose(record.head, checks, events, serials_of(record)),
+        diagnoses=diagnose(record.head, checks, events, serials_of(plan)),
         subjects=_by_gpu(record, counted),
         planned=len(planned),
         judged=sum(c.verdict is not Verdict.UNKNOWN for c in planned),
