@@ -86,6 +86,13 @@ seed_option = click.option(
     metavar="N",
     help="seed of noise, data and order; drawn and shown when left out",
 )
+node_option = click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    metavar="[TRAY=]NAME",
+    help="with --as slurm or kubernetes: the node's name, as in rack0/tray03=gpu-17",
+)
 plant_option = click.option(
     "--plant",
     "plants",
@@ -188,14 +195,21 @@ def qualify(**given: Any) -> int:
 
 @main.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option("--as", "form", metavar="FORM", help="say it to a scheduler: slurm, kubernetes")
+@node_option
 @as_json_option
-def diagnose(paths: tuple[str, ...], *, as_json: bool) -> int:
+def diagnose(
+    paths: tuple[str, ...], form: str | None, nodes: tuple[str, ...], *, as_json: bool
+) -> int:
     """Judge files and folders that you already have, or a run directory."""
     from rackproof.fixtures import offline  # noqa: PLC0415
-    from rackproof.reports import terminal  # noqa: PLC0415
+    from rackproof.reports import handover, terminal  # noqa: PLC0415
 
+    handover.check(form, nodes, as_json=as_json)
     body, code = offline.diagnose([Path(p) for p in paths])
-    if as_json:
+    if form:
+        click.echo(handover.text(form, handover.of_files(body, handover.renames(nodes))), nl=False)
+    elif as_json:
         _speak(body)
     else:
         terminal.diagnosis_conclusion(body, sys.stdout)
@@ -221,14 +235,21 @@ def compare(old: str, new: str, *, as_json: bool) -> int:
 
 @main.command()
 @click.argument("run", metavar="RUN")
-@click.option("--as", "form", required=True, metavar="FORM", help="html, junit, csv, parquet")
+@click.option(
+    "--as",
+    "form",
+    required=True,
+    metavar="FORM",
+    help="html, junit, csv, parquet, ocp (OCP Test & Validation), slurm, kubernetes",
+)
 @click.option("--out", metavar="FILE", help="where to write it; - is stdout; default: in RUN")
+@node_option
 @as_json_option
-def report(run: str, form: str, out: str | None, *, as_json: bool) -> int:
-    """Render a run as html, junit, csv or parquet."""
+def report(run: str, form: str, out: str | None, nodes: tuple[str, ...], *, as_json: bool) -> int:
+    """Render a run for a person, for CI, or for a scheduler, which we never call ourselves."""
     from rackproof.reports import render  # noqa: PLC0415
 
-    path = render.report(Path(run), form, out)
+    path = render.report(Path(run), form, out, nodes)
     if as_json:
         _speak({"schema": "rackproof.report/1", "form": form, "path": str(path) if path else "-"})
     elif path:

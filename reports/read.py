@@ -19,6 +19,7 @@ from rackproof.harness.errors import RecordError, SpecError
 from rackproof.harness.metrics import declare, from_table, metrics
 from rackproof.harness.model import Event, Measurement, Missing, Seen, Value, Why
 from rackproof.reports import fields
+from rackproof.reports.words import visible
 
 LINE = 1 << 24  # bytes; the longest line that is read, a run line of a very large rack included
 SHOWN = 20  # problems of one file that are told one by one
@@ -57,6 +58,31 @@ def fingerprint(run: Path) -> str:
             msg = f"{path}: cannot be read ({error.strerror})"
             raise RecordError(msg) from error
     return digest.hexdigest()
+
+
+def span(run: Path) -> tuple[str, str] | None:
+    """Return when a run's first and last record lines were written (ISO, UTC), if readable."""
+    stamps = [text for path in record_files(run) for text in _ends(path)]
+    return (min(stamps), max(stamps)) if stamps else None
+
+
+def _ends(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            first = file.readline(1 << 20)
+            file.seek(max(path.stat().st_size - (1 << 16), 0))
+            lines = file.read(1 << 16).splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in (first, *lines[-2:]):
+        try:
+            at = json.loads(line)["at"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+        if isinstance(at, str):
+            found.append(visible(at, 40))
+    return found
 
 
 def _whole_lines(path: Path, problems: "_Problems") -> Iterator[tuple[int, bytes]]:

@@ -5,26 +5,41 @@ In: a run directory. Out: a file (by default inside the run directory), or stdou
 
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from rackproof.diagnostics.judge import judge
 from rackproof.harness.errors import RecordError, SpecError, nearest
-from rackproof.reports.read import fingerprint, is_run, read_run
+from rackproof.reports.handover import NAMING, ONLY_NAMING
+from rackproof.reports.read import fingerprint, is_run, read_run, span
 
 FORMS = {
     "html": "report.html",
     "junit": "junit.xml",
     "csv": "checks.csv",
     "parquet": "checks.parquet",
+    "ocp": "report.ocp.jsonl",
+    "slurm": "slurm.txt",
+    "kubernetes": "kubernetes.json",
 }
 
 
-def _text(run: Path, form: str) -> str:
+def _text(run: Path, form: str, nodes: Sequence[str]) -> str:
     record = read_run(run)
     judgement = judge(record)
     name = run.resolve().name
+    if form in NAMING:
+        from rackproof.reports import handover  # noqa: PLC0415
+
+        times = span(run)
+        told = handover.of_run(record, judgement, handover.renames(nodes), times and times[1])
+        return handover.text(form, told)
+    if form == "ocp":
+        from rackproof.reports.ocp import ocp  # noqa: PLC0415
+
+        return "".join(f"{line}\n" for line in ocp(record, judgement, span(run)))
     if form == "html":
-        from rackproof.reports.html.render import render, span  # noqa: PLC0415 - jinja2 for html
+        from rackproof.reports.html.render import render  # noqa: PLC0415 - jinja2 for html
 
         return render(record, judgement, fingerprint=fingerprint(run), name=name, span=span(run))
     if form == "junit":
@@ -56,15 +71,17 @@ def write_whole(path: Path, content: bytes) -> None:
         raise RecordError(msg) from error
 
 
-def report(run: Path, form: str, out: str | None) -> Path | None:
+def report(run: Path, form: str, out: str | None, nodes: Sequence[str] = ()) -> Path | None:
     """Render `run`; return the file that was written, or None for stdout.
 
-    Raises SpecError for an unknown form, RecordError for what is no run or cannot be written.
+    `nodes` name trays (``rack0/tray03=NAME``) in forms that are for schedulers. Raises SpecError
+    for an unknown form or name, RecordError for what is no run or cannot be written.
     """
     if form not in FORMS:
-        hint = " (ocp is not in this version)" if form == "ocp" else nearest(form, FORMS)
-        msg = f"--as: unknown form {form!r}{hint}: one of {', '.join(FORMS)}"
+        msg = f"--as: unknown form {form!r}{nearest(form, FORMS)}: one of {', '.join(FORMS)}"
         raise SpecError(msg)
+    if nodes and form not in NAMING:
+        raise SpecError(ONLY_NAMING)
     if not run.exists():
         msg = f"{run}: there is no such run directory"
         raise RecordError(msg)
@@ -79,7 +96,7 @@ def report(run: Path, form: str, out: str | None) -> Path | None:
         record = read_run(folder)
         parquet(record, judge(record), path)
         return path
-    text = _text(folder, form)
+    text = _text(folder, form, nodes)
     if out == "-":
         sys.stdout.write(text)
         sys.stdout.flush()

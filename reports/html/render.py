@@ -7,9 +7,7 @@ only these two run, by their hash. All text passes `visible` and is then escaped
 import base64
 import functools
 import hashlib
-import json
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -21,7 +19,6 @@ from rackproof.diagnostics.verdict import Verdict
 from rackproof.reports.html import facts
 from rackproof.reports.html.drawing import MARKS, drawings
 from rackproof.reports.html.evidence import Evidence, embedded
-from rackproof.reports.read import record_files
 from rackproof.reports.rows import findings, gaps
 from rackproof.reports.words import failing, headline, unknown, visible, waived
 
@@ -31,31 +28,6 @@ CHECK_COMMAND = (
     '[ -f "$f" ] && printf \'%s\\0\' "$f" && cat "$f"; done | sha256sum'
 )
 MOST_PROBLEMS = 50
-
-
-def span(run: Path) -> tuple[str, str] | None:
-    """Return when a run's first and last record lines were written (ISO, UTC), if readable."""
-    stamps = [text for path in record_files(run) for text in _ends(path)]
-    return (min(stamps), max(stamps)) if stamps else None
-
-
-def _ends(path: Path) -> list[str]:
-    try:
-        with path.open("rb") as file:
-            first = file.readline(1 << 20)
-            file.seek(max(path.stat().st_size - (1 << 16), 0))
-            lines = file.read(1 << 16).splitlines()
-    except OSError:
-        return []
-    found = []
-    for line in (first, *lines[-2:]):
-        try:
-            at = json.loads(line)["at"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            continue
-        if isinstance(at, str):
-            found.append(visible(at, 40))
-    return found
 
 
 def _finalize(value: object) -> object:

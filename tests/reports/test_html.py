@@ -4,8 +4,8 @@ import re
 import subprocess
 from html.parser import HTMLParser
 
-from rackproof.reports.html.render import CHECK_COMMAND, render, span
-from rackproof.reports.read import fingerprint
+from rackproof.reports.html.render import CHECK_COMMAND, render
+from rackproof.reports.read import fingerprint, span
 from rackproof.reports.record import RecordWriter
 
 
