@@ -13,7 +13,7 @@ from rackproof.harness.clock import Clock
 from rackproof.harness.devices import real
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.nvml import Driver, Identity, NvmlTelemetry
-from rackproof.harness.devices.protocol import Device, Fabric, Host
+from rackproof.harness.devices.protocol import Device, Fabric, Host, Service
 from rackproof.harness.errors import NotPresent
 from rackproof.harness.model import Gpu
 from rackproof.harness.spec import RackSpec
@@ -178,6 +178,10 @@ class Emulated:
     def host(self) -> Host:
         """Return what stands around them."""
         return self.rack.host()
+
+    def service(self) -> Service:
+        """Return what can be done to them between burns."""
+        return self.rack.service()
 
     def live(self, seed: int) -> Callable[[], None]:
         """Let the GPUs' time pass with the machine's, under a slight load; return what stops it."""

@@ -1,7 +1,7 @@
 """What stands in for a GPU that is not there: every call says so.
 
 In: a slot and the reason. Out: NotPresent (or another DeviceError) from everything, so that what
-was planned there is missed by name.
+was planned there is missed by name. Here too: what stands in for hands on a machine of silicon.
 """
 # ruff: noqa: ARG002 - the seam's signatures; nothing of them is used
 
@@ -19,7 +19,7 @@ from rackproof.harness.devices.protocol import (
     Verified,
     Watch,
 )
-from rackproof.harness.errors import NotPresent
+from rackproof.harness.errors import NotPresent, Unsupported
 from rackproof.harness.model import Event, Gpu, Value
 
 
@@ -144,3 +144,23 @@ class NoPlane:
     def load(self, share: float) -> None:
         """Refuse."""
         self._refuse()
+
+
+class NoService:
+    """The service of a machine that rackproof does not touch: every call raises Unsupported."""
+
+    def reset(self, gpu: str) -> float:
+        """Refuse."""
+        self._refuse(f"the reset of {gpu}")
+
+    def reboot(self, host: str) -> float:
+        """Refuse."""
+        self._refuse(f"the reboot of {host}")
+
+    def swap(self, gpu: str, other: str) -> float:
+        """Refuse."""
+        self._refuse(f"the exchange of {gpu} and {other}")
+
+    def _refuse(self, what: str) -> NoReturn:
+        msg = f"{what} is proposed and never done by rackproof on a real machine"
+        raise Unsupported(msg)

@@ -17,7 +17,7 @@ from rackproof.harness.clock import Clock, VirtualClock
 from rackproof.harness.devices import nvml_readings
 from rackproof.harness.devices.absent import AbsentDevice
 from rackproof.harness.devices.nvml import Driver, Handle, Identity, NvmlTelemetry
-from rackproof.harness.devices.protocol import Device, Fabric, Host
+from rackproof.harness.devices.protocol import Device, Fabric, Host, Service
 from rackproof.harness.errors import DeviceError, Lost
 from rackproof.harness.model import WIDE, Gpu, item_of
 from rackproof.harness.spec import RackSpec
@@ -40,6 +40,10 @@ class Backing(Protocol):
 
     def host(self) -> Host:
         """Return what stands around them."""
+        ...
+
+    def service(self) -> Service:
+        """Return what can be done to them between burns."""
         ...
 
     def close(self) -> None:
@@ -107,6 +111,11 @@ class Bench:
     def around(self) -> Host:
         """What stands around the GPUs."""
         return self.backing.host()
+
+    @property
+    def service(self) -> Service:
+        """What can be done to the GPUs and hosts between burns; `scan` afterwards."""
+        return self.backing.service()
 
     def parts(self, item: str, sort: str) -> list[str]:
         """Return the subjects of a sort that an item (a host, a rack's power, ...) stands for."""

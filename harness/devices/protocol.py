@@ -294,3 +294,25 @@ class Host(Protocol):
     def end(self) -> None:
         """Say that the run is over."""
         ...
+
+
+class Service(Protocol):
+    """What a person does to a machine between two burns. All return the device seconds it took.
+
+    On a real rack each raises Unsupported: rackproof proposes it and never does it.
+    """
+
+    def reset(self, gpu: str) -> float:
+        """Reset a GPU: what only lasts until a reset is over, volatile counters begin anew."""
+        ...
+
+    def reboot(self, host: str) -> float:
+        """Reboot a host: all its GPUs are reset, and its own counters begin anew."""
+        ...
+
+    def swap(self, gpu: str, other: str) -> float:
+        """Exchange the GPUs in two places; what belongs to a place stays there.
+
+        Raises DeviceError where the two are not of one kind, or one of them is not there.
+        """
+        ...

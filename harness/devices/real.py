@@ -15,13 +15,21 @@ from types import MappingProxyType
 import pynvml
 
 from rackproof.harness.clock import Clock, MachineClock
+from rackproof.harness.devices.absent import NoService
 from rackproof.harness.devices.bench import LOCAL
 from rackproof.harness.devices.cupy_plane import CupyPlane
 from rackproof.harness.devices.host import RealHost
 from rackproof.harness.devices.lazy_plane import LazyPlane
 from rackproof.harness.devices.nvml import Driver, Handle, Identity, NvmlTelemetry, translated
 from rackproof.harness.devices.nvml_readings import power_limits
-from rackproof.harness.devices.protocol import DataPlane, Device, Fabric, Host, Telemetry
+from rackproof.harness.devices.protocol import (
+    DataPlane,
+    Device,
+    Fabric,
+    Host,
+    Service,
+    Telemetry,
+)
 from rackproof.harness.devices.real_fabric import RealFabric
 from rackproof.harness.devices.settle import IDLE, Gate, Sample, optional, settle
 from rackproof.harness.errors import DeviceError, NotPresent, TimedOut
@@ -90,6 +98,10 @@ class RealBacking:
     def host(self) -> Host:
         """Return what stands around them."""
         return self._host
+
+    def service(self) -> Service:
+        """Return what refuses to touch the machine."""
+        return NoService()
 
     def close(self) -> None:
         """Let NCCL go, end all loads, and put back what is changed."""

@@ -51,9 +51,13 @@ class EmulatedFabric:
         self._place = {subject: place for place, subject in enumerate(gpus)}
         self._driver = driver
         self._routes = Routes.of(spec)
-        self._spread = np.array([gpu.birth.spread for gpu in self._gpus])
+        self.survey()
         self._nominal = float(spec.assumed("nvlink_speed") or 0.0) * 1000.0
         self._ports = np.zeros((2, len(self._gpus), spec.links), np.uint64)  # received, sent
+
+    def survey(self) -> None:
+        """Know which die sits where: after the building, and after an exchange of GPUs."""
+        self._spread = np.array([gpu.birth.spread for gpu in self._gpus])
 
     def port(self, link: str) -> Port:
         """Return the switch's end of a link, by the link's subject."""

@@ -87,6 +87,9 @@ class Part:
         for effect in self.effects:
             effect.end()
 
+    def restart(self) -> None:
+        """Begin the counters anew, as the machine was started again."""
+
     def advance(self, seconds: float) -> None:
         """Let time pass, and stop wherever a fault changes by itself."""
         left = seconds
@@ -107,6 +110,10 @@ class Nic(Part):
         self.speed = speed
         self.flaps = earlier
         self.errors = earlier
+
+    def restart(self) -> None:
+        """Begin the counters anew."""
+        self.flaps = self.errors = 0
 
     def readings(self) -> Mapping[str, Callable[[], Value]]:
         """Return link, speed, and the cumulative counters of flaps and errors."""
@@ -130,6 +137,10 @@ class HostBoard(Part):
             "host.aer.nonfatal": 0,
             "host.aer.fatal": 0,
         }
+
+    def restart(self) -> None:
+        """Begin the counters anew."""
+        self.counts = dict.fromkeys(self.counts, 0)
 
     def readings(self) -> Mapping[str, Callable[[], Value]]:
         """Return the cumulative counters."""

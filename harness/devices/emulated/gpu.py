@@ -84,6 +84,10 @@ class Effect(Protocol):
         """The driver was asked for `metric`, of the GPU or of one of its links."""
 
 
+Memory = tuple[Hbm, list[int], set[int]]
+"""A memory, what was counted of it, and the addresses that were remapped."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rates:
     """What this die reaches at full clocks: B/s of memory, FLOP/s by precision."""
@@ -128,6 +132,14 @@ class EmulatedGpu:
         """Begin with fresh memory of the size that the row now gives."""
         self.hbm = Hbm(self.free())
         self._counted = [0, 0, 0]
+
+    def memory(self) -> "Memory":
+        """Return the memory with what is known of it, for another place."""
+        return self.hbm, self._counted, self._remapped
+
+    def take_memory(self, memory: "Memory") -> None:
+        """Have another memory from now on."""
+        self.hbm, self._counted, self._remapped = memory
 
     def count(self, kind: int, errors: int) -> None:
         """Add ECC errors of DRAM, CORRECTED or UNCORRECTED, to the driver's counters."""

@@ -67,6 +67,17 @@ class RowRemapPending(RowFault):
     """row-remap-pending."""
 
     shown_by = ("remap.pending",)
+    with_gpu = True
+
+    def reset(self) -> None:
+        """Be over: the rows are remapped now. They stay counted as remapped.
+
+        docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt: a pending remap happens at the next reset.
+        """
+        if self.active:
+            self.gpu.row["remap_pending"] = 0
+            self._before.clear()
+            self.active, self.spent = False, True
 
     def fields(self) -> Mapping[str, Any]:
         """Return rows that were remapped and wait for a reset."""
@@ -78,6 +89,7 @@ class RowRemapFailure(RowFault):
     """row-remap-failure: XID 64 once, in the first run under load; the flag stays."""
 
     shown_by = ("remap.failure", "remap.banks.none")
+    with_gpu = True
 
     def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
         super().__init__(gpu, fault, plan)
@@ -100,6 +112,7 @@ class RowRemapFailure(RowFault):
 class EccStorm(Strike):
     """ecc-storm: corrected errors by the second of the GPU's time, loaded or not."""
 
+    with_gpu = True
     _rest = 0.0
 
     def worked(self, seconds: float, utilisation: float) -> None:
@@ -118,6 +131,8 @@ class SmSdc(Strike):
     With a rate of 1 the lane errs each time, so that repeats agree with one another; below it, it
     errs now and then, and the first and the last of the repeats differ.
     """
+
+    with_gpu = True
 
     def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
         super().__init__(gpu, fault, plan)
@@ -138,6 +153,8 @@ class SmSdc(Strike):
 
 class SlowGpu(Strike):
     """slow-gpu: the clock says one thing and the products another."""
+
+    with_gpu = True
 
     def on(self) -> None:
         """Slow the products down."""
@@ -231,6 +248,7 @@ class WrongSku(RowFault):
 
     early = True
     shown_by = ("gpu.name", "gpu.pci_id", "memory.total")
+    with_gpu = True
 
     def fields(self) -> Mapping[str, Any]:
         """Return what the driver says of the other part, NVLinks included."""
@@ -308,6 +326,8 @@ class PowerBrake(Strike):
 
 class SensorMissing(RowFault):
     """sensor-missing: the driver answers UNKNOWN for that reading and all that share its sensor."""
+
+    with_gpu = True
 
     @property
     def _sensor(self) -> Sensor:

@@ -19,6 +19,8 @@ IN_REACH = 0.9
 class MemoryFault(Strike):
     """Faults of single words; they fire when a store or a read meets them."""
 
+    with_gpu = True
+
     def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
         super().__init__(gpu, fault, plan)
         self._live: list[cells.Planted] = []

@@ -20,8 +20,16 @@ from rackproof.harness.devices.emulated.gpu import EmulatedGpu
 from rackproof.harness.devices.emulated.identity import birth
 from rackproof.harness.devices.emulated.kinds import KINDS, SITES
 from rackproof.harness.devices.emulated.plane import EmulatedPlane
+from rackproof.harness.devices.emulated.service import EmulatedService
 from rackproof.harness.devices.emulated.strikes import AnyStrike, Plan
-from rackproof.harness.devices.protocol import DataPlane, Fabric, Host, PowerLimits, Telemetry
+from rackproof.harness.devices.protocol import (
+    DataPlane,
+    Fabric,
+    Host,
+    PowerLimits,
+    Service,
+    Telemetry,
+)
 from rackproof.harness.errors import SpecError
 from rackproof.harness.faults import Fault
 from rackproof.harness.model import Event, Gpu, Value, sort_of
@@ -76,6 +84,10 @@ class EmulatedRack:
     def host(self) -> Host:
         """Return what stands around them."""
         return self._host
+
+    def service(self) -> Service:
+        """Return what can be done to them between burns."""
+        return EmulatedService(self.spec, self.gpus, self.facility, self._fabric)
 
     def _drawn(self, subject: str) -> float:
         """Return the W that a GPU draws: under the load that is set, else what it idles at.

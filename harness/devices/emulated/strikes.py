@@ -66,6 +66,8 @@ class AnyStrike:
 
     early = False
     """Planted before the others: it decides what there is to plant them in."""
+    with_gpu = False
+    """Goes along when its GPU is put into another place; all else stays where it is."""
 
     def __init__(self, struck: Struck, fault: Fault, plan: Plan) -> None:
         self.struck = struck
@@ -97,6 +99,9 @@ class AnyStrike:
 
     def asked(self, metric: str, link: int | None) -> None:
         """The driver, or the part, was asked for a reading while the fault acts."""
+
+    def reset(self) -> None:
+        """The GPU was reset, after which most faults are as they were."""
 
     @property
     def fired(self) -> int:
@@ -175,6 +180,19 @@ class Strike(AnyStrike):
     def __init__(self, gpu: EmulatedGpu, fault: Fault, plan: Plan) -> None:
         super().__init__(gpu, fault, plan)
         self.gpu = gpu
+
+    def leave(self) -> bool:
+        """Act no more on the GPU's place, which it is taken from; return whether it acted."""
+        acting = self.active
+        self._switch(on=False)
+        self.gpu.effects.remove(self)
+        return acting
+
+    def join(self, gpu: EmulatedGpu, *, acting: bool) -> None:
+        """Act in another place, where its GPU has been put."""
+        self.struck = self.gpu = gpu
+        gpu.effects.append(self)
+        self._switch(on=acting)
 
 
 Kind = Callable[[EmulatedGpu, Fault, Plan], Strike]
