@@ -5,17 +5,19 @@ to anything is a case of its own, also on the same GPU. The rules, in the order 
 
 - on one GPU, sympathetic, application and driver signs follow a hardware fault; everything follows
   a GPU that fell off the bus;
-- Xid 145, 137 and 108 of other GPUs follow the one whose link failed (149, 144, 146 to 150, 74);
+- Xid 145, 137 and 108 of other GPUs follow the one whose link failed (149, 144, 146 to 150, 74),
+  on other machines also where the clocks differ by up to a minute or cannot be compared;
 - Xid 74 follows a fatal SXid; the same SXid on several switches follows the one GPU that fell, else
   the fabric; AER errors of a port follow the GPU behind it;
 - the same fault on several GPUs at once has its root outside of them: host or fabric.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from rackproof.diagnostics.episodes import CASE, Clock, Episode, before, near, places
+from rackproof.diagnostics.episodes import CASE, Episode, before, near, places
+from rackproof.diagnostics.nearby import SKEW, Nearby
 from rackproof.diagnostics.rules.tables import Rule
 from rackproof.diagnostics.rules.xid import KINDS, rank
 
@@ -104,32 +106,61 @@ def _port(root: Episode, other: Episode) -> bool:
     return gpu or (worse and root.subject == other.subject)
 
 
-_TIES: tuple[Callable[[Episode, Episode], bool], ...] = (_same_gpu, _peer_link, _switch, _port)
+def _beside(root: Episode, other: Episode) -> bool:
+    """Whether one of the rules for one machine ties them."""
+    return _switch(root, other) or _port(root, other)
 
 
-def _leaders(found: Sequence[Episode]) -> dict[Clock, list[Episode]]:
-    """Return what can be a root of something else, by clock."""
-    leaders: dict[Clock, list[Episode]] = defaultdict(list)
-    for episode in found:
-        if episode.kind in HARD:
-            leaders[episode.clock].append(episode)
-    return leaders
+def _elsewhere(root: Episode, other: Episode) -> bool:
+    return root.machine != other.machine and _peer_link(root, other)
 
 
-def _parent(episode: Episode, others: Sequence[Episode]) -> Episode | None:
-    """Return the weightiest episode nearby that a rule makes the root of this one."""
-    fits = [
-        other for other in others
-        if other is not episode and near(other, episode)
-        and any(tie(other, episode) for tie in _TIES)
-    ]  # fmt: skip
-    return min(fits, key=weight, default=None)
+class _Roots:
+    """The episodes that can be roots, ready to be asked for the root of any other."""
+
+    def __init__(self, found: Sequence[Episode]) -> None:
+        hard = [episode for episode in found if episode.kind in HARD]
+        self._near = Nearby(weight)
+        self._near.rank(hard)
+        groups: dict[tuple[object, ...], list[Episode]] = defaultdict(list)
+        for e in hard:
+            groups["gpu", e.clock, e.machine, e.subject].append(e)
+            if e.family in _PCIE or e.family in ("bus", "switch"):
+                groups["machine", e.clock, e.machine].append(e)
+            if e.family == "link":
+                groups["link", e.clock].append(e)
+        for key, members in groups.items():
+            self._near.add(key, members)
+        links = [e for e in hard if e.family == "link"]
+        self._only = min(links, key=weight) if len(places(links)) == 1 else None
+
+    def parent(self, e: Episode) -> Episode | None:
+        """Return the weightiest episode nearby that a rule makes the root of this one."""
+        find = self._near.first
+        mine = find(("gpu", e.clock, e.machine, e.subject), e, _same_gpu)
+        beside = find(("machine", e.clock, e.machine), e, _beside)
+        linked = self._linked(e) if e.family == "link" and e.kind == "sympathetic" else None
+        return self._near.lightest((mine, beside, linked))
+
+    def _linked(self, e: Episode) -> Episode | None:
+        """Return the failed link that this one follows, on whatever machine of the domain.
+
+        Clocks of two machines may differ by SKEW. Where no clock is common to both, the one failed
+        link of the whole call is it: that the fabric failed on its own would be a bolder claim.
+        """
+        key = ("link", e.clock)
+        found = self._near.first(key, e, _peer_link)
+        found = found or self._near.first(key, e, _elsewhere, CASE + SKEW)
+        only = self._only
+        if found is None and only is not None and only.clock != e.clock and _elsewhere(only, e):
+            return only
+        return found
 
 
 def _tops(found: Sequence[Episode]) -> dict[int, Episode]:
     """Return for each episode, by its position, the root that it leads to; itself where none."""
-    leaders = _leaders(found)
-    parents = {i: _parent(e, leaders.get(e.clock, ())) for i, e in enumerate(found)}
+    roots = _Roots(found)
+    parents = {i: roots.parent(e) for i, e in enumerate(found)}
     where = {id(episode): i for i, episode in enumerate(found)}
     tops = {}
     for start in range(len(found)):
@@ -192,12 +223,11 @@ def _alike(cases: Iterable[Case]) -> list[list[Case]]:
     return [run for run in found if len(places([c.root[0] for c in run])) > 1]
 
 
-def _fallen_nearby(run: Sequence[Case], cases: Sequence[Case]) -> Case | None:
+def _fallen_nearby(run: Sequence[Case], fallen: Sequence[Case]) -> Case | None:
     """Return the one GPU whose failure several switches tell of, where there is exactly one."""
     fits = [
-        case for case in cases
-        if case.machine == run[0].machine and case.root[0].family in {"bus", "link"}
-        and case.rule.kind in HARD and case.root[0].first is not None
+        case for case in fallen
+        if case.root[0].first is not None
         and any(near(case.root[0], other.root[0]) for other in run)
     ]  # fmt: skip
     return fits[0] if len(places([c.root[0] for c in fits])) == 1 else None
@@ -211,10 +241,19 @@ def _action(where: str, run: Sequence[Case]) -> str:
 
 def _merge(cases: list[Case]) -> list[Case]:
     """Put the root outside where several places tell of the same thing at once."""
+    fallen: dict[str, list[Case]] = defaultdict(list)
+    for case in cases:
+        if case.root[0].family in {"bus", "link"} and case.rule.kind in HARD:
+            fallen[case.machine].append(case)
+    gone: set[int] = set()
+    merged: list[Case] = []
     for run in _alike(cases):
         episodes = [e for case in run for e in (*case.root, *case.tied)]
-        only = _fallen_nearby(run, cases) if run[0].root[0].family == "switch" else None
-        cases = [case for case in cases if not any(case is member for member in run)]
+        only = None
+        if run[0].root[0].family == "switch":
+            standing = [c for c in fallen[run[0].machine] if id(c) not in gone]
+            only = _fallen_nearby(run, standing)
+        gone |= {id(case) for case in run}
         if only is not None:
             only.tied += episodes
             continue
@@ -222,8 +261,8 @@ def _merge(cases: list[Case]) -> list[Case]:
         rule = replace(run[0].rule, component=component, action=_action(where, run))
         machine = "" if where == "fabric" else run[0].machine
         subject = "fabric" if where == "fabric" else "host"
-        cases.append(Case(machine, subject, rule, [], episodes, where))
-    return cases
+        merged.append(Case(machine, subject, rule, [], episodes, where))
+    return [case for case in cases if id(case) not in gone] + merged
 
 
 def cases(found: Sequence[Episode]) -> list[Case]:

@@ -3,6 +3,9 @@
 Events with their meaning come in; an Episode is (machine, subject, family of codes) with gaps of
 five seconds merged. Two episodes are near when a fault of one could have caused the other: within
 thirty seconds on clocks that can be compared. Without times, all of one file is near.
+
+An event keeps the time that its file tells; `shift` and `timeline` of its Said move it onto the one
+clock of the call, where timeline.py could find one.
 """
 
 from collections import defaultdict
@@ -21,13 +24,25 @@ Clock = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One event with its meaning. `machine` "" is the only one; `file` the input's name."""
+    """One event with its meaning. `machine` "" is the only one; `file` the input's name.
+
+    `shift` is added to its own times where it stands on another clock, `timeline`, than the file
+    tells; `carrier` is the serial number of the GPU that stood at the place then, where known.
+    """
 
     event: Event
     rule: Rule
     machine: str
     subject: str
     file: str = ""
+    shift: float = 0.0
+    timeline: Clock = ()
+    carrier: str = ""
+
+    @property
+    def at(self) -> float | None:
+        """When it was said first."""
+        return None if self.event.at is None else self.event.at + self.shift
 
     @property
     def count(self) -> int:
@@ -39,7 +54,7 @@ class Said:
     def last(self) -> float | None:
         """When it was said last."""
         last = self.event.detail.get("last", self.event.at)
-        return last if isinstance(last, float | int) else None
+        return last + self.shift if isinstance(last, float | int) else None
 
     @property
     def line(self) -> int:
@@ -50,6 +65,8 @@ class Said:
     @property
     def clock(self) -> Clock:
         """What its time may be compared with: equal clocks only."""
+        if self.timeline:
+            return self.timeline
         name = self.event.clock
         if name in ("epoch", "calendar"):
             return (name,)
@@ -60,7 +77,7 @@ class Said:
 
     def order(self) -> tuple[float, str, int, str]:
         """Sort key: time, then file and line."""
-        at = self.event.at
+        at = self.at
         return (at if at is not None else 0.0, self.file, self.line, self.event.code)
 
 
@@ -89,7 +106,7 @@ class Episode:
             *place,
             ordered,
             min(ordered, key=lambda s: (KINDS.index(s.rule.kind), s.order())),
-            ordered[0].event.at,
+            ordered[0].at,
             max((s.last for s in ordered if s.last is not None), default=None),
         )
 
@@ -120,7 +137,7 @@ def episodes(said: Iterable[Said]) -> list[Episode]:
         run: list[Said] = []
         end: float | None = None
         for one in members:
-            at = one.event.at
+            at = one.at
             if run and at is not None and end is not None and at - end > GAP:
                 found.append(Episode.of(place, run))
                 run, end = [], None

@@ -57,7 +57,7 @@ def _memory_storm(group: Sequence[Episode]) -> bool:
         start = count = 0
         for one in said:
             count += one.count
-            while (one.event.at or 0.0) - (said[start].event.at or 0.0) > DAY:
+            while (one.at or 0.0) - (said[start].at or 0.0) > DAY:
                 count -= said[start].count
                 start += 1
             if count >= MEMORY_STORM:
