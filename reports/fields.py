@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MOST = 2**53  # a JSON number beyond it has lost digits somewhere
+PAIR = 2
 
 
 def bad(key: str, value: object, wanted: str) -> TypeError:
@@ -54,6 +55,16 @@ def texts(value: object, key: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise bad(key, value, "a list of texts")
     return value
+
+
+def runs(value: object, key: str) -> list[tuple[str, int]]:
+    """Return a list of items, each with the number of a run, from 1."""
+    found = []
+    for pair in value if isinstance(value, list) else [value]:
+        if not isinstance(pair, list) or len(pair) != PAIR or not isinstance(pair[0], str):
+            raise bad(key, pair, "an item and a number")
+        found.append((pair[0], whole({key: pair[1]}, key, low=1)))
+    return found
 
 
 def table(value: object, key: str) -> dict[str, Any]:

@@ -8,17 +8,27 @@ a readable first line is one.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from rackproof.diagnostics.evidence import SCHEMA, SORTS, Head, Planned, Record, Settled
+from rackproof.diagnostics.evidence import (
+    SCHEMA,
+    SORTS,
+    Head,
+    Planned,
+    Record,
+    Retested,
+    Settled,
+)
 from rackproof.harness.errors import RecordError, SpecError
 from rackproof.harness.metrics import declare, from_table, metrics
-from rackproof.harness.model import Event, Measurement, Missing, Seen, Value, Why
+from rackproof.harness.model import Event, Seen
 from rackproof.reports import fields
+from rackproof.reports.lines import SEEN, attempt, retested
+from rackproof.reports.record import BEGUN, DONE
 from rackproof.reports.words import visible
 
 LINE = 1 << 24  # bytes; the longest line that is read, a run line of a very large rack included
@@ -195,6 +205,7 @@ def _head(body: dict[str, Any]) -> Head:
         budget=_seconds(body, "budget"),
         left_out=fields.words(body.get("left_out", {}), "left_out"),
         allowed=tuple(fields.texts(body.get("allowed", []), "allowed")),
+        retest_budget=_seconds(body, "retest_budget"),
     )
     _bound(head)
     return head
@@ -220,73 +231,6 @@ def _bound(head: Head) -> None:
         raise ValueError(msg)
 
 
-def _attempt(body: dict[str, Any]) -> int:
-    return fields.whole(body, "attempt", low=1)
-
-
-def _window(value: object) -> tuple[float, float] | None:
-    if value is None:
-        return None
-    if not isinstance(value, list):
-        msg = "window is not a start and an end"
-        raise TypeError(msg)
-    start, end = value  # a ValueError where it holds more or less
-    return fields.finite(start, "window"), fields.finite(end, "window")
-
-
-def _measurement(body: dict[str, Any]) -> Measurement:
-    metric = metrics()[fields.text(body, "metric")]
-    value: Value = (
-        fields.text(body, "value")
-        if metric.unit == "text"
-        else fields.number(body["value"], "value")
-    )
-    if body["unit"] != metric.unit:
-        msg = f"unit is not {metric.unit}, the unit of {metric.name}"
-        raise ValueError(msg)
-    return Measurement(
-        fields.text(body, "check"),
-        fields.text(body, "subject"),
-        metric.name,
-        value,
-        metric.unit,
-        _attempt(body),
-        _window(body.get("window")),
-    )
-
-
-def _missing(body: dict[str, Any]) -> Missing:
-    return Missing(
-        fields.text(body, "check"),
-        fields.text(body, "subject"),
-        metrics()[fields.text(body, "metric")].name,
-        Why(body["why"]),
-        fields.text(body, "reason"),
-        fields.text(body, "cure"),
-        _attempt(body),
-    )
-
-
-def _event(body: dict[str, Any]) -> Event:
-    when = body.get("when")
-    detail = fields.table(body.get("detail", {}), "detail")
-    return Event(
-        fields.text(body, "subject"),
-        fields.text(body, "code"),
-        fields.text(body, "text"),
-        None if when is None else float(fields.number(when, "when")),
-        fields.text(body, "clock"),
-        {key: value for key, value in detail.items() if isinstance(value, str | int | float)},
-    )
-
-
-_SEEN: dict[str, Callable[[dict[str, Any]], Seen]] = {
-    "measurement": _measurement,
-    "missing": _missing,
-    "event": _event,
-}
-
-
 CONCLUDED = frozenset({"check", "diagnosis"})  # never copied
 
 
@@ -299,6 +243,9 @@ class _Reading:
     settled: set[Settled] = field(default_factory=set)
     turns: dict[Settled, int] = field(default_factory=dict)
     ended: bool = False
+    aside: list[Event] = field(default_factory=list)
+    begun: dict[frozenset[Settled], Retested] = field(default_factory=dict)
+    done: list[Retested] = field(default_factory=list)
 
     def take(self, body: dict[str, Any]) -> None:
         """Take one line; raises what the fields raise, and RecordError for another schema."""
@@ -309,18 +256,37 @@ class _Reading:
                 msg = "a second run line, with another plan"
                 raise ValueError(msg)
             self.head = head
-        elif kind in _SEEN:
-            self.seen.append(_SEEN[kind](body))
+        elif kind in SEEN:
+            self._see(SEEN[kind](body), aside=body.get("retest") is True)
         elif kind == "settled":
-            key = (fields.text(body, "check"), fields.text(body, "subject"), _attempt(body))
+            key = (fields.text(body, "check"), fields.text(body, "subject"), attempt(body))
             turn = fields.whole({"round": 1, **body}, "round", low=1, high=ROUNDS)
             self.settled.add(key)
             if turn > 1:
                 self.turns[key] = turn
+        elif kind == "retest":
+            self._retest(retested(body), body.get("state"))
         elif kind == "end":
             self.ended = True
         elif kind not in CONCLUDED:
             msg = "of no known kind"
+            raise ValueError(msg)
+
+    def _see(self, what: Seen, *, aside: bool) -> None:
+        if aside and isinstance(what, Event):
+            self.aside.append(what)
+        else:
+            self.seen.append(what)
+
+    def _retest(self, what: Retested, state: object) -> None:
+        """Take a retest's line: the first before its runs, or the second, by which it counts."""
+        if state == DONE and what.attempts in self.begun:
+            del self.begun[what.attempts]
+            self.done.append(what)
+        elif state == BEGUN and not what.attempts & self.settled:
+            self.begun[what.attempts] = what
+        else:
+            msg = "names runs that were before it" if state == BEGUN else "never begun"
             raise ValueError(msg)
 
 
@@ -349,5 +315,14 @@ def read_run(run: Path) -> Record:
         why = f" ({found[0]})" if found else ""
         msg = f"{folder}: no readable run line in its record{why}"
         raise RecordError(msg)
-    settled = frozenset(reading.settled)
-    return Record(reading.head, reading.seen, settled, reading.ended, tuple(found), reading.turns)
+    return Record(
+        reading.head,
+        reading.seen,
+        frozenset(reading.settled),
+        reading.ended,
+        tuple(found),
+        reading.turns,
+        tuple(reading.done),
+        tuple(reading.begun.values()),
+        tuple(reading.aside),
+    )

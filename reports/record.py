@@ -17,11 +17,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rackproof.diagnostics.evidence import SCHEMA, Head
+from rackproof.diagnostics.evidence import SCHEMA, Head, Retested
 from rackproof.harness.errors import RecordError
 from rackproof.harness.model import Event, Measurement, Missing, Seen
 
 LONGEST_LINE = 1 << 24  # bytes; the first line of a rack of thousands of GPUs is under a tenth
+
+BEGUN, DONE = "begun", "done"
+"""What a retest's two lines say of it."""
 
 
 class RunLock:
@@ -123,10 +126,16 @@ class RecordWriter:
 
     def run(self, head: Head) -> None:
         """Write the first line."""
-        self._put("run", {"schema": SCHEMA, **asdict(head)})
+        fields = asdict(head)
+        if head.retest_budget is None:  # a run without retests is recorded as ever
+            del fields["retest_budget"]
+        self._put("run", {"schema": SCHEMA, **fields})
 
-    def seen(self, what: Seen) -> None:
-        """Write a measurement, a missing value or an event."""
+    def seen(self, what: Seen, *, aside: bool = False) -> None:
+        """Write a measurement, a missing value or an event; `aside`, while a retest runs.
+
+        An event has no attempt by which to know that it is none of the plan's, so it says so.
+        """
         if isinstance(what, Measurement):
             fields: dict[str, Any] = {
                 "check": what.check,
@@ -145,12 +154,16 @@ class RecordWriter:
             # "when", since every line's own "at" is the wall clock of its writing
             fields = asdict(what)
             fields["when"] = fields.pop("at")
-            self._put("event", fields)
+            self._put("event", {**fields, "retest": True} if aside else fields)
 
     def settled(self, check: str, subject: str, attempt: int, turn: int = 1) -> None:
         """Say that one attempt of one burn on one subject is complete, and of which round."""
         fields: dict[str, Any] = {"check": check, "subject": subject, "attempt": attempt}
         self._put("settled", {**fields, "round": turn} if turn > 1 else fields)
+
+    def retest(self, what: Retested, *, done: bool) -> None:
+        """Say which attempts belong to a retest, before it begins, and again when it is `done`."""
+        self._put("retest", {"state": DONE if done else BEGUN, **asdict(what)})
 
     def conclusion(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Write what was judged: kind check, diagnosis or end."""
