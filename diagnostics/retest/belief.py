@@ -1,0 +1,89 @@
+"""The belief over causes, and how a retest's outcome changes it: Bayes, on logs.
+
+In: the signs of a case and outcomes. Out: a Belief, the weight of each hypothesis: a cause with a
+hit rate, so that the unknown hit rate of what comes now and then is learnt along with the cause. The
+order of outcomes does not matter. Source of the figures: the TOML files beside this one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rackproof.diagnostics.retest.model import Cause, Outcome, Signs, Test
+from rackproof.diagnostics.retest.priors import past, prior
+from rackproof.diagnostics.retest.tables import STEADY, Floats, hits, hypotheses
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Belief:
+    """What is believed of a case. `logs` holds a log weight for each hypothesis, normalised.
+
+    `outcomes` are the retests that were run, those that the evidence itself held among them.
+    """
+
+    signs: Signs
+    logs: Floats
+    outcomes: tuple[Outcome, ...] = ()
+
+    @property
+    def weights(self) -> Floats:
+        """The probability of each hypothesis; they sum to 1."""
+        weights: Floats = np.exp(self.logs)
+        return weights
+
+    @property
+    def posterior(self) -> Mapping[Cause, float]:
+        """The probability of each cause, in the order of Cause; they sum to 1."""
+        weights, every = self.weights, hypotheses()
+        return {cause: float(weights[every.where(cause)].sum()) for cause in Cause}
+
+    def steady(self, cause: Cause) -> float:
+        """Return the probability of a cause with a fault that shows every time."""
+        return float(self.weights[hypotheses().where(cause, STEADY)].sum())
+
+    @property
+    def plain(self) -> tuple[int, int]:
+        """(failed, passed) runs of the burns as they are: before any retest, again and soaks."""
+        same = [o for o in self.outcomes if o.test in (Test.AGAIN, Test.SOAK)]
+        struck, runs = sum(o.struck for o in same), sum(o.runs for o in same)
+        return self.signs.failed + struck, self.signs.passed + runs - struck
+
+
+def _normal(logs: Floats) -> Floats:
+    top = float(logs.max())
+    found: Floats = logs - (top + np.log(np.exp(logs - top).sum()))
+    return found
+
+
+def likelihood(outcome: Outcome) -> Floats:
+    """Return the log likelihood of an outcome under each hypothesis, but for a constant."""
+    chance = hits(outcome.test)
+    passed = outcome.runs - outcome.struck
+    found: Floats = outcome.struck * np.log(chance) + passed * np.log1p(-chance)
+    if outcome.test is Test.SWAP:
+        chance, passed = hits("stayed"), outcome.runs - outcome.stayed
+        found = found + outcome.stayed * np.log(chance) + passed * np.log1p(-chance)
+    return found
+
+
+def begin(signs: Signs) -> Belief:
+    """Return the belief before any retest.
+
+    The first failed run is what opened the case, and says nothing more than that; each run beyond
+    it is evidence, and so are the outcomes that the signs know of.
+    """
+    logs = prior(signs) + past(signs)
+    more = max(0, signs.failed - 1)
+    if more or signs.passed:
+        logs = logs + likelihood(Outcome(Test.AGAIN, more + signs.passed, more))
+    belief = Belief(signs, _normal(logs))
+    for outcome in signs.known:
+        belief = update(belief, outcome)
+    return belief
+
+
+def update(belief: Belief, outcome: Outcome) -> Belief:
+    """Return the belief after a retest; one of no runs changes nothing."""
+    logs = _normal(belief.logs + likelihood(outcome))
+    return replace(belief, logs=logs, outcomes=(*belief.outcomes, outcome))

@@ -1,0 +1,155 @@
+"""Which retest is worth its cost: the one that is expected to save the most loss beyond it.
+
+In: a belief, the device seconds that are left, the tests that are allowed. Out: a Retest, or None
+where none pays. Looked ahead two steps, since one pass may change no decision and two may: a second
+test is valued only where it would pay after the first. Soaks of several lengths are single choices.
+"""
+
+import functools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rackproof.diagnostics.retest.belief import Belief, likelihood
+from rackproof.diagnostics.retest.model import Outcome, Retest, Test
+from rackproof.diagnostics.retest.tables import Floats, cost, losses, seconds, table
+
+LEAST = 0.01
+"""GPU-hours that a retest must be expected to save beyond its cost: below that it is noise."""
+_TIE = 1e-9
+WORDS: Mapping[Test, str] = {
+    Test.AGAIN: "the burn once more",
+    Test.RESET: "reset the GPU and burn",
+    Test.REBOOT: "reboot the node and burn",
+    Test.ELSEWHERE: "the same job on another GPU",
+    Test.SWAP: "swap the GPU with a neighbour and burn both",
+    Test.SOAK: "a soak of {runs} runs",
+}
+
+
+@functools.cache
+def sizes(test: Test) -> tuple[int, ...]:
+    """Return how many runs a retest may have, fewest first."""
+    row = table("costs.toml")["sizes"].get(test)
+    return tuple(row["value"]) if row else (1,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Choice:
+    """A test with its runs.
+
+    `chances` (outcomes, hypotheses) holds P(outcome | hypothesis); `lost` (hypotheses, outcomes x
+    decisions) the loss of each decision with that chance.
+    """
+
+    test: Test
+    runs: int
+    chances: Floats
+    lost: Floats
+
+
+def _ways(runs: int, struck: int) -> float:
+    """Return the log of the binomial coefficient."""
+    return math.lgamma(runs + 1) - math.lgamma(struck + 1) - math.lgamma(runs - struck + 1)
+
+
+@functools.cache
+def choices() -> tuple[_Choice, ...]:
+    """Return every retest of every size, with the chances of its outcomes."""
+    loss, found = losses()[1], []
+    for test in Test:
+        for runs in sizes(test):
+            rows = []
+            for struck in range(runs + 1):
+                for stayed in range(runs + 1) if test is Test.SWAP else (0,):
+                    ways = _ways(runs, struck) + (_ways(runs, stayed) if stayed else 0.0)
+                    rows.append(np.exp(likelihood(Outcome(test, runs, struck, stayed)) + ways))
+            chances = np.stack(rows)
+            lost = chances.T[:, :, None] * loss[:, None, :]
+            found.append(_Choice(test, runs, chances, lost.reshape(len(loss), -1)))
+    return tuple(found)
+
+
+def expected_loss(weights: Floats) -> float:
+    """Return the least expected loss in GPU-hours of any decision."""
+    return float((weights @ losses()[1]).min())
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """A choice that is allowed and fits, with its device seconds and its GPU-hours."""
+
+    choice: _Choice
+    seconds: float
+    cost: float
+
+
+def _fits(burn_seconds: float, budget_s: float, allowed: Collection[Test]) -> list[_Fit]:
+    found = []
+    for choice in choices():
+        took = seconds(choice.test, choice.runs, burn_seconds)
+        if choice.test in allowed and 0 < took <= budget_s:
+            found.append(_Fit(choice, took, cost(choice.test, choice.runs, burn_seconds)))
+    return found
+
+
+def _after(weights: Floats, seconds_left: float, fits: Sequence[_Fit]) -> Floats:
+    """Return for each row of weights the least loss with at most one more test, its cost included.
+
+    `weights` (rows, hypotheses) need not be normalised; the result (rows,) scales with them.
+    """
+    loss = losses()[1]
+    mass = weights.sum(axis=1)
+    best: Floats = (weights @ loss).min(axis=1)
+    for fit in fits:
+        if fit.seconds <= seconds_left:
+            shape = (len(weights), len(fit.choice.chances), loss.shape[1])
+            lost = (weights @ fit.choice.lost).reshape(shape).min(axis=2).sum(axis=1)
+            best = np.minimum(best, lost + fit.cost * mass)
+    return best
+
+
+def gains(
+    belief: Belief, budget_s: float, allowed: Collection[Test], *, ahead: bool = True
+) -> list[Retest]:
+    """Return every retest that fits with its gain in GPU-hours beyond its cost, also below 0.
+
+    `ahead` looks a second step ahead, with what the first leaves of the budget.
+    """
+    weights = belief.weights
+    now, found = expected_loss(weights), []
+    fits = _fits(belief.signs.burn_seconds, budget_s, allowed)
+    for fit in fits:
+        joint = weights * fit.choice.chances
+        later = _after(joint, budget_s - fit.seconds, fits if ahead else ())
+        gain = now - float(later.sum()) - fit.cost
+        found.append(Retest(fit.choice.test, fit.choice.runs, fit.seconds, fit.cost, gain))
+    return found
+
+
+def worded(retest: Retest) -> str:
+    """Return a retest in words: what, how long, what it costs and saves."""
+    what = WORDS[retest.test].format(runs=retest.runs)
+    return (
+        f"{what}: {retest.seconds:.0f} s and {retest.cost:.2g} GPU-hours of cost, "
+        f"{retest.gain:.2g} GPU-hours of expected loss saved beyond it"
+    )
+
+
+def best(found: Sequence[Retest]) -> Retest | None:
+    """Return the retest with the largest gain, of equals the first; None where none pays."""
+    paying = [retest for retest in found if retest.gain > LEAST]
+    if not paying:
+        return None
+    most = max(retest.gain for retest in paying)
+    chosen = next(retest for retest in paying if retest.gain >= most - _TIE)
+    return replace(chosen, why=worded(chosen))
+
+
+def choose(belief: Belief, budget_s: float, allowed: frozenset[Test]) -> Retest | None:
+    """Return the retest to run next within `budget_s` device seconds, or None where none pays."""
+    if belief.signs.kind == "terminal":
+        return None
+    return best(gains(belief, budget_s, allowed))

@@ -1,0 +1,152 @@
+"""From a belief to a decision: the least expected loss, in the contract's words, with reasons.
+
+In: a Belief. Out: a Decision. The decision is a row of losses.toml; what the contract forbids is no
+choice: silent corruption is never kept on one clean run, and a part is sent back only on terminal
+evidence or when a swap has shown that it is the part. Where the loss that is left is above its
+bound, the cause is undetermined; what to do meanwhile is still the least loss.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from rackproof.diagnostics.retest.belief import Belief
+from rackproof.diagnostics.retest.choose import WORDS, best, gains, worded
+from rackproof.diagnostics.retest.model import Cause, Decision, Outcome, Test
+from rackproof.diagnostics.retest.priors import silent
+from rackproof.diagnostics.retest.tables import PASSING, losses, value
+
+ACTIONS: Mapping[str, str] = {
+    "keep": "none",
+    "watch": "watch",
+    "restart-app": "restart-app",
+    "reset": "reset-gpu",
+    "swap": "swap-to-spare",
+    "rma": "rma",
+    "link": "check-cabling",
+    "switch": "field-diag",
+    "host": "reboot-node",
+    "nic": "check-cabling",
+}
+_HOST = {"power": "check-power", "thermal": "check-cooling"}
+# What the component becomes where the belief ends with another cause than the signs point at.
+_OWN = {
+    Cause.APP: ("app",),
+    Cause.DRIVER: ("driver",),
+    Cause.LINK: ("nvlink", "pcie", "fabric", "nvswitch"),
+    Cause.SWITCH: ("nvswitch", "fabric"),
+    Cause.HOST: ("host", "power", "thermal", "pcie", "storage"),
+    Cause.NIC: ("nic",),
+}
+_SURE, _HALF = 0.9, 0.5
+_CURES = (Test.RESET, Test.REBOOT)
+FEWEST_FAILS = 2
+
+
+def _component(belief: Belief, cause: Cause, chance: float) -> str:
+    """Return the component: the signs' own, unless the belief ends surely with another cause."""
+    own = _OWN.get(cause)
+    if own is None or belief.signs.component in own or chance < _SURE:
+        return belief.signs.component
+    return "pcie" if cause is Cause.LINK else own[0]  # of a GPU that is well in another slot
+
+
+def _sent_back(belief: Belief) -> bool:
+    """Whether the evidence allows an RMA: terminal signs, or a swap that shows the part."""
+    if belief.signs.kind == "terminal":
+        return True
+    swapped = any(outcome.test is Test.SWAP and outcome.runs for outcome in belief.outcomes)
+    return swapped and belief.posterior[Cause.PERSISTENT] > value("losses.toml", "bound", "rma")
+
+
+def _chosen(belief: Belief) -> tuple[str, float]:
+    """Return the decision with the least expected loss of those allowed, and that loss."""
+    names, loss = losses()
+    expected = belief.weights @ loss
+    barred = set() if _sent_back(belief) else {"rma"}
+    if silent(belief.signs):
+        barred |= {"keep", "restart-app", "reset"}
+    allowed = [(float(expected[i]), i, name) for i, name in enumerate(names) if name not in barred]
+    risk, _, name = min(allowed)
+    return name, risk
+
+
+def _leading(belief: Belief) -> list[tuple[Cause, float]]:
+    """Return the causes, the likeliest first."""
+    order = list(Cause)
+    return sorted(belief.posterior.items(), key=lambda pair: (-pair[1], order.index(pair[0])))
+
+
+def _persistence(belief: Belief, cause: Cause, risk: float) -> str:
+    """Name how lasting the fault is.
+
+    What plain runs showed binds: what passed after it failed is not persistent, and what failed in
+    all of several runs is, unless a retest let it pass.
+    """
+    failed, passed = belief.plain
+    if failed and passed:
+        return "transient" if failed < FEWEST_FAILS else "intermittent"
+    clean = any(o.struck + o.stayed < o.runs for o in belief.outcomes if o.test in _CURES)
+    if failed >= FEWEST_FAILS and not passed and not clean:
+        return "persistent"
+    if risk > value("losses.toml", "bound", "risk") or belief.posterior[cause] < _HALF:
+        return "undetermined"
+    if cause in PASSING:
+        return "transient"
+    if cause is Cause.INTERMITTENT:
+        return "intermittent"
+    return "persistent" if belief.steady(cause) >= belief.posterior[cause] / 2 else "intermittent"
+
+
+def _action(belief: Belief, name: str) -> str:
+    if name == "host":
+        return _HOST.get(belief.signs.component, ACTIONS[name])
+    return ACTIONS[name]
+
+
+def _ran(outcome: Outcome) -> str:
+    word = WORDS[outcome.test].format(runs=outcome.runs)
+    if outcome.test is Test.SWAP:
+        return (
+            f"{word}: struck in {outcome.struck} of {outcome.runs} runs in the new place, "
+            f"in {outcome.stayed} of {outcome.runs} at the old one"
+        )
+    return f"{word}: struck in {outcome.struck} of {outcome.runs} runs"
+
+
+def _because(belief: Belief, leading: Sequence[tuple[Cause, float]], risk: float) -> list[str]:
+    signs = belief.signs
+    lines = [_ran(outcome) for outcome in belief.outcomes]
+    if signs.incidents > 1:
+        lines.append(f"{signs.incidents} incidents, more than an hour apart")
+    if signs.alike:
+        lines.append(f"{signs.alike} others show the same at the same time")
+    if signs.earlier is not None:
+        lines.append(f"{signs.earlier} earlier cases of this serial number in {signs.hours:.4g} h")
+    likely = ", ".join(f"{cause} {chance:.2f}" for cause, chance in leading[:2])
+    lines.append(f"belief: {likely}; {risk:.2g} GPU-hours of expected loss are left")
+    return lines
+
+
+def advice(belief: Belief) -> str | None:
+    """Return in words which retest would tell more, or None where none pays."""
+    if belief.signs.kind == "terminal":
+        return None
+    next_one = best(gains(belief, float("inf"), frozenset(Test), ahead=False))
+    return f"what would tell more: {worded(next_one)}" if next_one else None
+
+
+def decide(belief: Belief) -> Decision:
+    """Return the decision of the least expected loss, with its reasons in words."""
+    name, risk = _chosen(belief)
+    leading = _leading(belief)
+    cause, chance = leading[0]
+    lines = _because(belief, leading, risk)
+    more = advice(belief)
+    return Decision(
+        persistence=_persistence(belief, cause, risk),
+        component=_component(belief, cause, chance),
+        action=_action(belief, name),
+        confidence=chance,
+        risk=risk,
+        posterior=belief.posterior,
+        because=(*lines, more) if more else tuple(lines),
+    )

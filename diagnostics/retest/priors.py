@@ -1,0 +1,118 @@
+"""What is believed of a case before any retest: the code's prior x fleet rates x history.
+
+In: Signs. Out: the log weight of every hypothesis (tables.py). What the case says of its past (how
+often it came, who else shows it, earlier cases of the serial number) is evidence like any other.
+"""
+
+import functools
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from rackproof.diagnostics.retest.model import Cause, Signs
+from rackproof.diagnostics.retest.tables import (
+    HIDDEN,
+    SOMETIMES,
+    STEADY,
+    Floats,
+    hypotheses,
+    table,
+    value,
+)
+
+NAME = "priors.toml"
+_SURE = 0.995  # no code says more than that of itself
+
+
+def silent(signs: Signs) -> bool:
+    """Whether the case is of wrong results that no error told of: a pass clears nothing there."""
+    return signs.component in ("sm", "data") and signs.kind != "app" and signs.family != "slow"
+
+
+def lasting(signs: Signs) -> float:
+    """Return the chance that the fault outlasts a reset."""
+    prior = signs.prior
+    if signs.kind == "terminal":
+        prior = max(prior, value(NAME, "outlasts", "terminal"))
+    return min(max(prior, 1 - _SURE), _SURE)
+
+
+def _repairs(component: str) -> Mapping[str, float]:
+    """Return who needs repair when signs point at `component`: fleet rate x chance to point."""
+    points, fleet = table(NAME)["points"], table(NAME)["fleet"]
+    rates = {
+        name: row["value"] * points[name].get(component, points["other"])
+        for name, row in fleet.items()
+    }
+    total = sum(rates.values())
+    return {name: rate / total for name, rate in rates.items()}
+
+
+def _causes(signs: Signs) -> dict[tuple[Cause, str], float]:
+    """Return the prior of each cause and sort of hit rate."""
+    outlasts, sticks, steady = lasting(signs), table("hits.toml")["sticks"], table(NAME)["steady"]
+    passing = table(NAME)["passing"].get(signs.kind, table(NAME)["passing"]["hardware"])
+    found: dict[tuple[Cause, str], float] = {}
+    for word, share in passing.items():
+        stays = sticks[word]["value"]
+        found[Cause(word), STEADY] = (1 - outlasts) * share * stays
+        found[Cause(word), SOMETIMES] = (1 - outlasts) * share * (1 - stays)
+    missed = value("hits.toml", "silent", "missed") if silent(signs) else 0.0
+    for word, share in _repairs(signs.component).items():
+        always = 1.0 if signs.kind == "terminal" else float(steady[word])
+        if word == "gpu":
+            now_and_then = outlasts * share * (1 - always)
+            found[Cause.PERSISTENT, STEADY] = outlasts * share * always
+            found[Cause.INTERMITTENT, SOMETIMES] = now_and_then * (1 - missed)
+            found[Cause.INTERMITTENT, HIDDEN] = now_and_then * missed
+        else:
+            found[Cause(word), STEADY] = outlasts * share * always
+            found[Cause(word), SOMETIMES] = outlasts * share * (1 - always)
+    if signs.failed + signs.passed and signs.kind != "app":
+        for sort in (STEADY, SOMETIMES):
+            found[Cause.APP, sort] *= value(NAME, "burn", "app")
+    return found
+
+
+def prior(signs: Signs) -> Floats:
+    """Return the log weight of each hypothesis, the case's past left out; not normalised."""
+    every, found = hypotheses(), _causes(signs)
+    pairs = zip(every.cause, every.sort, every.share, strict=True)
+    weights = np.array([found.get((cause, sort), 0.0) * share for cause, sort, share in pairs])
+    with np.errstate(divide="ignore"):
+        return np.log(weights)
+
+
+def _geometric(count: int, hours: float, mean: float) -> float:
+    """Return the log chance of `count` cases in `hours`: Poisson, its rate gamma of shape `a`."""
+    a = value(NAME, "history", "shape")
+    odds = mean * hours / a
+    ways = math.lgamma(count + a) - math.lgamma(a) - math.lgamma(count + 1)
+    return ways - a * math.log1p(odds) + count * (math.log(odds) - math.log1p(odds))
+
+
+@functools.cache
+def _history(earlier: int, hours: float) -> Mapping[Cause, float]:
+    """Return the log likelihood of a serial number's history by cause."""
+    ordinary, lemon, app = (
+        _geometric(earlier, hours, value(NAME, "history", word))
+        for word in ("ordinary", "lemon", "app")
+    )
+    older = value(NAME, "history", "older")
+    old = float(np.logaddexp(math.log(older) + lemon, math.log1p(-older) + ordinary))
+    last = dict.fromkeys(Cause, old)
+    return {**last, Cause.APP: app, Cause.TRANSIENT: ordinary, Cause.DRIVER: ordinary}
+
+
+def past(signs: Signs) -> Floats:
+    """Return the log likelihood of what the case says of its past, by hypothesis."""
+    every = hypotheses()
+    often, alike = table(NAME)["often"], table(NAME)["alike"]
+    again = np.log(every.each({cause: often[cause] for cause in Cause}))
+    shared = every.each({cause: alike[cause] for cause in Cause})
+    found: Floats = again * max(0, signs.incidents - 1)
+    found += np.log(shared) if signs.alike else np.log1p(-shared)
+    if signs.earlier is not None and signs.hours > 0:
+        found += every.each(_history(signs.earlier, signs.hours))
+    return found
