@@ -19,7 +19,7 @@ from rackproof.reports.outlet import Outlet
 
 USAGE, UNKNOWN = 2, 3
 NOT_OF_PROBE = {
-    **dict.fromkeys(("level", "budget", "lasting")),
+    **dict.fromkeys(("level", "budget", "lasting", "retest_budget")),
     **dict.fromkeys(("only", "allowed"), ()),
     "resume": False,
     "workers": 1,
@@ -143,6 +143,12 @@ def main() -> None:
     metavar="TIME",
     help="with --level soak: rounds of all burns, each in an order of its own, until this much"
     " device time is over; a round that has begun is finished",
+)
+@click.option(
+    "--retest-budget",
+    metavar="TIME",
+    help="device time beyond the plan and its three runs, for retests that tell how lasting a fault"
+    " is and what to do about it; default 0. The verdict never needs it",
 )
 @click.option(
     "--allow",

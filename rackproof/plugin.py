@@ -37,6 +37,10 @@ _OPTIONS = (
     ("--rack-budget", {"metavar": "TIME", "help": "the best coverage that fits, as in 20m"}),
     ("--rack-for", {"metavar": "TIME", "help": "with level soak: rounds until it is over"}),
     (
+        "--rack-retest-budget",
+        {"metavar": "TIME", "help": "device time beyond the plan and its three runs, as in 2h"},
+    ),
+    (
         "--rack-allow",
         {
             "metavar": "ID",
