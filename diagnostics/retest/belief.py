@@ -1,8 +1,8 @@
 """The belief over causes, and how a retest's outcome changes it: Bayes, on logs.
 
 In: the signs of a case and outcomes. Out: a Belief, the weight of each hypothesis: a cause with a
-hit rate, so that the unknown hit rate of what comes now and then is learnt along with the cause. The
-order of outcomes does not matter. Source of the figures: the TOML files beside this one.
+hit rate, so that the unknown hit rate of what comes now and then is learnt with the cause. The
+order of like outcomes does not matter. Source of the figures: the TOML files beside this one.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rackproof.diagnostics.retest.model import Cause, Outcome, Signs, Test
+from rackproof.diagnostics.retest.model import TOUCHING, Cause, Outcome, Signs, Test
 from rackproof.diagnostics.retest.priors import past, prior
 from rackproof.diagnostics.retest.tables import STEADY, Floats, hits, hypotheses
 
@@ -43,6 +43,11 @@ class Belief:
         return float(self.weights[hypotheses().where(cause, STEADY)].sum())
 
     @property
+    def cleared(self) -> bool:
+        """Whether a retest has reset the GPU."""
+        return any(outcome.test in TOUCHING for outcome in self.outcomes)
+
+    @property
     def plain(self) -> tuple[int, int]:
         """(failed, passed) runs of the burns as they are: before any retest, again and soaks."""
         same = [o for o in self.outcomes if o.test in (Test.AGAIN, Test.SOAK)]
@@ -56,9 +61,13 @@ def _normal(logs: Floats) -> Floats:
     return found
 
 
-def likelihood(outcome: Outcome) -> Floats:
-    """Return the log likelihood of an outcome under each hypothesis, but for a constant."""
-    chance = hits(outcome.test)
+def likelihood(outcome: Outcome, *, cleared: bool = False) -> Floats:
+    """Return the log likelihood of an outcome under each hypothesis, but for a constant.
+
+    `cleared` says that the GPU was reset before: what a reset clears does not come back by itself.
+    """
+    plain = outcome.test in (Test.AGAIN, Test.SOAK)
+    chance = hits(Test.RESET if cleared and plain else outcome.test)
     passed = outcome.runs - outcome.struck
     found: Floats = outcome.struck * np.log(chance) + passed * np.log1p(-chance)
     if outcome.test is Test.SWAP:
@@ -85,5 +94,5 @@ def begin(signs: Signs) -> Belief:
 
 def update(belief: Belief, outcome: Outcome) -> Belief:
     """Return the belief after a retest; one of no runs changes nothing."""
-    logs = _normal(belief.logs + likelihood(outcome))
+    logs = _normal(belief.logs + likelihood(outcome, cleared=belief.cleared))
     return replace(belief, logs=logs, outcomes=(*belief.outcomes, outcome))

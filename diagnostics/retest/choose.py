@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rackproof.diagnostics.retest.belief import Belief, likelihood
-from rackproof.diagnostics.retest.model import Outcome, Retest, Test
+from rackproof.diagnostics.retest.model import TOUCHING, Outcome, Retest, Test
 from rackproof.diagnostics.retest.tables import Floats, cost, losses, seconds, table
 
 LEAST = 0.01
@@ -56,8 +56,11 @@ def _ways(runs: int, struck: int) -> float:
 
 
 @functools.cache
-def choices() -> tuple[_Choice, ...]:
-    """Return every retest of every size, with the chances of its outcomes."""
+def choices(*, cleared: bool) -> tuple[_Choice, ...]:
+    """Return every retest of every size, with the chances of its outcomes.
+
+    `cleared` says that the GPU was reset before.
+    """
     loss, found = losses()[1], []
     for test in Test:
         for runs in sizes(test):
@@ -65,7 +68,8 @@ def choices() -> tuple[_Choice, ...]:
             for struck in range(runs + 1):
                 for stayed in range(runs + 1) if test is Test.SWAP else (0,):
                     ways = _ways(runs, struck) + (_ways(runs, stayed) if stayed else 0.0)
-                    rows.append(np.exp(likelihood(Outcome(test, runs, struck, stayed)) + ways))
+                    outcome = Outcome(test, runs, struck, stayed)
+                    rows.append(np.exp(likelihood(outcome, cleared=cleared) + ways))
             chances = np.stack(rows)
             lost = chances.T[:, :, None] * loss[:, None, :]
             found.append(_Choice(test, runs, chances, lost.reshape(len(loss), -1)))
@@ -86,9 +90,11 @@ class _Fit:
     cost: float
 
 
-def _fits(burn_seconds: float, budget_s: float, allowed: Collection[Test]) -> list[_Fit]:
+def _fits(
+    burn_seconds: float, budget_s: float, allowed: Collection[Test], *, cleared: bool
+) -> list[_Fit]:
     found = []
-    for choice in choices():
+    for choice in choices(cleared=cleared):
         took = seconds(choice.test, choice.runs, burn_seconds)
         if choice.test in allowed and 0 < took <= budget_s:
             found.append(_Fit(choice, took, cost(choice.test, choice.runs, burn_seconds)))
@@ -118,12 +124,14 @@ def gains(
 
     `ahead` looks a second step ahead, with what the first leaves of the budget.
     """
-    weights = belief.weights
+    weights, burn = belief.weights, belief.signs.burn_seconds
     now, found = expected_loss(weights), []
-    fits = _fits(belief.signs.burn_seconds, budget_s, allowed)
+    as_is, reset = (_fits(burn, budget_s, allowed, cleared=cleared) for cleared in (False, True))
+    fits = reset if belief.cleared else as_is
     for fit in fits:
         joint = weights * fit.choice.chances
-        later = _after(joint, budget_s - fit.seconds, fits if ahead else ())
+        then = reset if fit.choice.test in TOUCHING else fits
+        later = _after(joint, budget_s - fit.seconds, then if ahead else ())
         gain = now - float(later.sum()) - fit.cost
         found.append(Retest(fit.choice.test, fit.choice.runs, fit.seconds, fit.cost, gain))
     return found

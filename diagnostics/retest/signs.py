@@ -1,7 +1,7 @@
 """What a case begins with: Signs of a root in the record of a run, and of a case in files.
 
 In: a Group of failed checks with what was said there, or a Case of episodes. Out: Signs. The
-evidence itself may hold outcomes: a file that shows the fault again after a boot is a failed reboot.
+evidence itself may hold outcomes: a fault that comes again after a boot is a failed reboot.
 """
 
 from collections.abc import Sequence

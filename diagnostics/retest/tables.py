@@ -1,7 +1,7 @@
 """The packaged tables of the sequential test as arrays: hypotheses, hit rates, costs, losses.
 
 A hypothesis is a cause with a hit rate: steady, or one cell of the grid of those that come now and
-then. Every array here runs over the same hypotheses, in one order. What each figure is, its unit and
+then. Every array here runs over the same hypotheses, in one order. What a figure is, its unit and
 its source stand in the TOML files beside this one.
 """
 
