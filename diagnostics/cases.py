@@ -27,6 +27,8 @@ LINKS = frozenset(("link", "c2c"))
 _LATER = frozenset(("engine", "init", "retirement", "gsp", "sign-unknown"))
 _PCIE = frozenset(("pcie", "pcie-corrected"))
 _CORES = frozenset(("xid.13", "xid.31", "xid.43"))
+_SEEN_AT_GPU = frozenset(("xid.74", "xid.137", "xid.108"))
+_UNRECOVERED = "aer.unrecovered"
 
 
 @dataclass(slots=True)
@@ -92,23 +94,18 @@ def _switch(root: Episode, other: Episode) -> bool:
         return False
     if other.family == "switch":
         return other.kind not in HARD
-    return other.family == "link" and other.codes <= {"xid.74", "xid.137", "xid.108"}
+    return other.family == "link" and other.codes <= _SEEN_AT_GPU
 
 
 def _port(root: Episode, other: Episode) -> bool:
     """AER names the port above; the GPU behind it is the one that is gone or not recovered."""
-    if root.machine != other.machine or other.family not in _PCIE:
-        return False
-    if root.family == "bus":
-        return True
-    gpu = "aer.unrecovered" in root.codes and "aer.unrecovered" not in other.codes
-    worse = root.kind in HARD and other.kind not in HARD and root.family == "pcie"
-    return gpu or (worse and root.subject == other.subject)
+    return root.machine == other.machine and other.family in _PCIE
 
 
-def _beside(root: Episode, other: Episode) -> bool:
-    """Whether one of the rules for one machine ties them."""
-    return _switch(root, other) or _port(root, other)
+def _worse(root: Episode, other: Episode) -> bool:
+    """On one port: what is milder follows what is fatal; also on one GPU, see _same_gpu."""
+    milder = root.family == "pcie" and other.family in _PCIE and other.kind not in HARD
+    return milder or _same_gpu(root, other)
 
 
 def _elsewhere(root: Episode, other: Episode) -> bool:
@@ -125,8 +122,10 @@ class _Roots:
         groups: dict[tuple[object, ...], list[Episode]] = defaultdict(list)
         for e in hard:
             groups["gpu", e.clock, e.machine, e.subject].append(e)
-            if e.family in _PCIE or e.family in ("bus", "switch"):
-                groups["machine", e.clock, e.machine].append(e)
+            if e.family in ("bus", "switch"):
+                groups[e.family, e.clock, e.machine].append(e)
+            if _UNRECOVERED in e.codes:
+                groups[_UNRECOVERED, e.clock, e.machine].append(e)
             if e.family == "link":
                 groups["link", e.clock].append(e)
         for key, members in groups.items():
@@ -136,11 +135,17 @@ class _Roots:
 
     def parent(self, e: Episode) -> Episode | None:
         """Return the weightiest episode nearby that a rule makes the root of this one."""
-        find = self._near.first
-        mine = find(("gpu", e.clock, e.machine, e.subject), e, _same_gpu)
-        beside = find(("machine", e.clock, e.machine), e, _beside)
-        linked = self._linked(e) if e.family == "link" and e.kind == "sympathetic" else None
-        return self._near.lightest((mine, beside, linked))
+        find, here = self._near.first, (e.clock, e.machine)
+        options = [find(("gpu", *here, e.subject), e, _worse)]
+        if e.family in _PCIE:
+            options.append(find(("bus", *here), e, _port))
+            if _UNRECOVERED not in e.codes:
+                options.append(find((_UNRECOVERED, *here), e, _port))
+        if e.family in ("switch", "link") and (e.kind not in HARD or e.codes <= _SEEN_AT_GPU):
+            options.append(find(("switch", *here), e, _switch))
+        if e.family == "link" and e.kind == "sympathetic":
+            options.append(self._linked(e))
+        return self._near.lightest(options)
 
     def _linked(self, e: Episode) -> Episode | None:
         """Return the failed link that this one follows, on whatever machine of the domain.
@@ -189,7 +194,7 @@ def _outside(case: Case) -> tuple[str, str]:
         return "fabric", "fabric"
     if episode.family == "link" and episode.kind == "sympathetic":
         return "fabric", "fabric"
-    if episode.family == "bus" or "aer.unrecovered" in episode.codes:
+    if episode.family == "bus" or _UNRECOVERED in episode.codes:
         return "host", "pcie"
     if episode.family == "gsp":
         return "host", "driver"

@@ -163,20 +163,30 @@ def before(a: Episode, b: Episode) -> bool:
 
 
 def coarse(found: Sequence[Episode], most: int) -> tuple[list[Episode], int]:
-    """Return at most about `most` episodes, and how many were left out.
+    """Return at most about `most` episodes a machine, and how many were left out.
 
     Above that number, all episodes of one place and family are taken as one. Only a file made to
     have no end of places still has more than `most`; its last ones are left out, and counted.
     """
-    if len(found) <= most:
-        return list(found), 0
+    machines: dict[str, list[Episode]] = defaultdict(list)
+    for episode in found:
+        machines[episode.machine].append(episode)
+    kept: list[Episode] = []
+    left_out = 0
+    for mine in machines.values():
+        fewer = mine if len(mine) <= most else _merged(mine)
+        kept += fewer[:most]
+        left_out += max(0, len(fewer) - most)
+    return sorted(kept, key=Episode.order), left_out
+
+
+def _merged(found: Sequence[Episode]) -> list[Episode]:
     groups: dict[tuple[str, str, str, Clock], list[Said]] = defaultdict(list)
     for episode in found:
         key = (episode.machine, episode.subject, episode.family, episode.clock)
         groups[key] += episode.said
     merged = [Episode.of(key, said) for key, said in groups.items()]
-    merged.sort(key=Episode.order)
-    return merged[:most], max(0, len(merged) - most)
+    return sorted(merged, key=Episode.order)
 
 
 def told(said: Iterable[Said]) -> int:

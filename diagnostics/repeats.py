@@ -5,15 +5,20 @@ TPC, 31 and copy engine errors on one GPU, from different processes, within 24 h
 GPU shares them within a minute.
 """
 
+import bisect
+import itertools
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 from rackproof.diagnostics.cases import Case
-from rackproof.diagnostics.episodes import Episode, near
+from rackproof.diagnostics.episodes import Clock, Episode
 
 DAY, HOUR, MINUTE = 86400.0, 3600.0, 60.0
 OFTEN = 3
+MOST_LOOKED_AT = 50  # incidents of one GPU, before and after, that are held against each other
+Place = tuple[str, str]
 _LOCAL = frozenset(("sm", "mmu", "copy"))
 
 
@@ -39,22 +44,63 @@ def _again(one: Episode, other: Episode) -> bool:
     return same_place and not (pids & others) and bool(pids and others)
 
 
+class _Crowd:
+    """When application faults struck, by clock: who else was struck within a minute."""
+
+    def __init__(self, episodes: Sequence[Episode]) -> None:
+        self._when: dict[Clock, list[tuple[float, float, Place]]] = defaultdict(list)
+        self._timeless: dict[Clock, set[Place]] = defaultdict(set)
+        for e in episodes:
+            if e.first is None or e.last is None:
+                self._timeless[e.clock].add((e.machine, e.subject))
+            else:
+                self._when[e.clock].append((e.first, e.last, (e.machine, e.subject)))
+        for row in self._when.values():
+            row.sort()
+        longest = {clock: max(b - a for a, b, _ in row) for clock, row in self._when.items()}
+        self._longest = longest
+
+    def others(self, e: Episode) -> bool:
+        """Whether another GPU was struck within a minute; without times, in the same file."""
+        place = (e.machine, e.subject)
+        if self._timeless.get(e.clock, set()) - {place}:
+            return True
+        row = self._when.get(e.clock, [])
+        if e.first is None or e.last is None:
+            return any(other != place for _, _, other in row)
+        start = bisect.bisect_left(row, (e.first - MINUTE - self._longest.get(e.clock, 0.0),))
+        for first, last, other in itertools.islice(row, start, None):
+            if first > e.last + MINUTE:
+                return False
+            if other != place and last >= e.first - MINUTE:
+                return True
+        return False
+
+
+def _comes_again(case: Case, others: Sequence[Case]) -> bool:
+    """Whether the nearest incidents before and after are of the same fault, of other processes."""
+    return any(
+        o is not case and (_again(case.root[0], o.root[0]) or _again(o.root[0], case.root[0]))
+        for o in others
+    )
+
+
 def own_fault(found: Sequence[Case]) -> list[Case]:
     """Return the cases, with those application faults turned that come again at one place."""
-    result = list(found)
     suspects = [
         c for c in found
         if c.rule.component == "app" and c.root and c.root[0].family in _LOCAL and not c.outside
     ]  # fmt: skip
-    crowd = [e for c in found if c.rule.component == "app" for e in (*c.root, *c.tied)]
+    crowd = _Crowd([e for c in found if c.rule.component == "app" for e in (*c.root, *c.tied)])
+    at: dict[tuple[Place, str], list[Case]] = defaultdict(list)
     for case in suspects:
-        shared = any(near(case.root[0], e, MINUTE) and e.subject != case.subject for e in crowd)
-        again = [
-            o for o in suspects
-            if (o.machine, o.subject) == (case.machine, case.subject)
-            and (_again(case.root[0], o.root[0]) or _again(o.root[0], case.root[0]))
-        ]  # fmt: skip
-        if again and not shared:
+        at[(case.machine, case.subject), case.root[0].family].append(case)
+    for cases in at.values():
+        cases.sort(key=lambda c: c.root[0].order())
+        for i, case in enumerate(cases):
+            near_by = cases[max(0, i - MOST_LOOKED_AT) : i + MOST_LOOKED_AT + 1]
+            if not _comes_again(case, near_by) or crowd.others(case.root[0]):
+                continue
             core = case.root[0].family == "sm"
             case.rule = replace(
                 case.rule,
@@ -62,7 +108,7 @@ def own_fault(found: Sequence[Case]) -> list[Case]:
                 action="field-diag" if core else "retest",
                 kind="watch",
             )
-    return result
+    return list(found)
 
 
 def _boots(case: Case) -> set[object]:
