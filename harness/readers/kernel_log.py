@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from rackproof.harness.model import Event
 from rackproof.harness.readers.apei import Blocks
 from rackproof.harness.readers.places import plain
-from rackproof.harness.readers.reading import Reader, Reading
+from rackproof.harness.readers.reading import Boot, Reader, Reading
 from rackproof.harness.readers.search import line_spans, newlines
 from rackproof.harness.readers.signatures import HOST, Sign, sign_of
 from rackproof.harness.readers.source import Source
@@ -72,6 +72,31 @@ class _Log:
     dropped: int = 0
     blocks: Blocks = field(default_factory=Blocks)
     pending: tuple[Stamped, str, int] | None = None
+    boots: dict[tuple[str, int], Boot] = field(default_factory=dict)
+
+    def booted(self, found: Stamped, sign: Sign) -> None:
+        """Note what a line tells of when its boot began: it has both clocks, or sets one."""
+        at, clock, sure = found.at, found.clock, True
+        epoch = sign.detail.get("epoch")
+        if sign.code == "kernel.clock" and isinstance(epoch, int):
+            if clock == "boot" and at is not None:
+                at, clock = epoch - at, "epoch"
+            else:
+                return
+        elif at is None or clock not in ("epoch", "calendar"):
+            return
+        elif found.uptime is not None:
+            at -= found.uptime
+        elif sign.code == "kernel.boot":
+            sure = False
+        else:
+            return
+        at += self.years if clock == "calendar" else 0.0
+        key = (found.host or "", self.boot)
+        known = self.boots.get(key)
+        # A daemon writes early lines down late: the earliest beginning is the truest.
+        if known is None or (sure, -at) > (known.sure, -known.at):
+            self.boots[key] = Boot(*key, clock, at, sure)
 
     def clocked(self, found: Stamped) -> float | None:
         """Return the stamp's time, a year or a boot further where it jumped back."""
@@ -137,7 +162,11 @@ class _Log:
             return
         if sign.code in ("kernel.boot", "kernel.halt"):
             self.restart(found, begins=sign.code == "kernel.boot")
-        elif sign.code == "nvrm.ident":
+            self.clocked(found)
+        self.booted(found, sign)
+        if sign.code in ("kernel.boot", "kernel.halt", "kernel.clock"):
+            return
+        if sign.code == "nvrm.ident":
             self.ident = sign.subject
             self.uuids[sign.subject] = sign.uuid
         elif sign.code == "nvrm.serial":
@@ -248,6 +277,7 @@ def read(source: Source) -> Reading:
         tuple(_event(e, several=several) for e in log.events),
         cut=source.cut, aliases=log.aliases, serials=log.serials, uuids=log.uuids,
         host=next(iter(log.hosts)) if len(log.hosts) == 1 else None,
+        boots=tuple(log.boots.values()),
     )  # fmt: skip
 
 

@@ -15,6 +15,21 @@ UNRECOGNISED = "unrecognised"
 
 
 @dataclass(frozen=True, slots=True)
+class Boot:
+    """Of boot `number` of a file (as in its events): its uptime was 0 `at` on `clock`.
+
+    `clock` is ``epoch`` or ``calendar``. `sure` is False where only the line of the kernel's
+    beginning tells it, which a daemon writes down when it has begun itself, up to a minute later.
+    """
+
+    host: str
+    number: int
+    clock: str
+    at: float
+    sure: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """One input file.
 
@@ -22,7 +37,8 @@ class Reading:
     a device (``gpu3``, ``mlx5_0``) to its ``pci:`` subject, `serials` and `uuids` map a subject to
     what it carries. `host` is the machine's name where the file tells one alone; otherwise subjects
     carry ``host:NAME/`` themselves. `taken` is when a snapshot was taken, in seconds since the
-    epoch, where the file says it. `named` is False for a file that was met in a folder.
+    epoch, where the file says it. `named` is False for a file that was met in `folder`, the one
+    that the user named. `boots` tells when boots began, on the clock that the file's dates have.
     """
 
     path: Path
@@ -40,6 +56,8 @@ class Reading:
     host: str | None = None
     named: bool = True
     taken: float | None = None
+    folder: Path | None = None
+    boots: tuple[Boot, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

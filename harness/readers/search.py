@@ -44,6 +44,7 @@ LITERALS = (
     b"temperature is above threshold",
     b"Out of memory: Kill",
     b"Linux version ",
+    b"setting system clock to ",
     b"reboot: ",
     b'"MESSAGE":[',
     b'"MESSAGE" : [',

@@ -249,8 +249,17 @@ def _nic(message: str) -> Sign | None:
     return None
 
 
+# drivers/rtc/class.c: "rtc_cmos 00:02: setting system clock to 2026-03-02T04:05:06 UTC (17724…)"
+_CLOCK_SET = re.compile(r"rtc\S{0,16} [^:]{1,24}: setting system clock to .{10,40}\((\d{9,10})\)")
+
+
+def _clock(message: str) -> Sign | None:
+    match = _CLOCK_SET.match(message)
+    return Sign("kernel.clock", HOST, {"epoch": int(match[1])}) if match else None
+
+
 _READERS: tuple[Callable[[str], Sign | None], ...] = (
-    _sxid, _identity, _nvrm, _aer, _nic, _storage, _host,
+    _sxid, _identity, _nvrm, _aer, _nic, _storage, _host, _clock,
 )  # fmt: skip
 
 

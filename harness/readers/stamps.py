@@ -84,7 +84,10 @@ _SUBSYSTEMS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
-    """A line taken apart. `tag` is ``kernel``, another program's name, or "" where none stood."""
+    """A line taken apart. `tag` is ``kernel``, another program's name, or "" where none stood.
+
+    `uptime` is the seconds since boot of a line that tells its date, too.
+    """
 
     message: str
     at: float | None = None
@@ -92,6 +95,7 @@ class Stamped:
     host: str | None = None
     tag: str = ""
     shape: str = ""
+    uptime: float | None = None
 
     @property
     def kernel(self) -> bool:
@@ -165,6 +169,8 @@ def _whose(stamped: Stamped) -> Stamped:
         rest = rest.lstrip(" ")[match.end() :]
         if stamped.at is None:
             stamped = replace(stamped, at=float(match[1]), clock="boot")
+        else:
+            stamped = replace(stamped, uptime=float(match[1]))
     return replace(stamped, message=rest, host=host, tag=tag)
 
 
@@ -181,20 +187,25 @@ def _journal(line: str) -> Stamped | None:
         message = bytes(octets).decode("utf-8", "replace")
     who = entry.get("SYSLOG_IDENTIFIER", "kernel" if entry.get("_TRANSPORT") == "kernel" else "")
     host = entry.get("_HOSTNAME")
-    at, clock = None, ""
-    for key, name in (("__REALTIME_TIMESTAMP", "epoch"), ("_SOURCE_MONOTONIC_TIMESTAMP", "boot")):
-        stamp = entry.get(key)
-        if isinstance(stamp, str | int) and re.fullmatch(r"\d{1,18}", str(stamp), re.ASCII):
-            at, clock = int(stamp) / 1e6, name
-            break
+    at, uptime = _microseconds(entry, "__REALTIME_TIMESTAMP"), None
+    for key in ("_SOURCE_MONOTONIC_TIMESTAMP", "__MONOTONIC_TIMESTAMP"):
+        uptime = _microseconds(entry, key) if uptime is None else uptime
+    clock = "epoch" if at is not None else "boot" if uptime is not None else ""
     return Stamped(
         str(message),
-        at,
+        uptime if at is None else at,
         clock,
         host if isinstance(host, str) and _HOST.fullmatch(host) else None,
         str(who),
         "journal-json",
+        None if at is None else uptime,
     )
+
+
+def _microseconds(entry: dict[str, Any], key: str) -> float | None:
+    stamp = entry.get(key)
+    told = isinstance(stamp, str | int) and re.fullmatch(r"\d{1,18}", str(stamp), re.ASCII)
+    return int(stamp) / 1e6 if told else None
 
 
 def _stamped(line: str) -> Stamped:  # noqa: PLR0911 - one return a shape
