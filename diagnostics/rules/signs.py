@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rackproof.diagnostics.rules import dcgm, ports
 from rackproof.diagnostics.rules.tables import Rule, toml
 from rackproof.harness.model import Event, Measurement, Value
 
@@ -69,6 +70,8 @@ def judged_metrics() -> frozenset[str]:
 
 def meaning(event: Event) -> Rule | None:
     """Return what one event means, or None for a code that is in no table."""
+    if event.code.startswith(dcgm.PREFIX):
+        return dcgm.meaning(event)
     row = _words().get(event.code)
     if row is None:
         return None
@@ -79,6 +82,8 @@ def meaning(event: Event) -> Rule | None:
 
 def shared_by(code: str) -> str:
     """Return who is the root where every GPU of a machine shows `code`: host, fabric or ""."""
+    if code.startswith(dcgm.PREFIX):
+        return dcgm.shared_by(code)
     row = _words().get(code)
     if row is not None:
         return str(row.get("shared", ""))
@@ -161,4 +166,4 @@ def signs(measurements: Sequence[Measurement], events: Sequence[Event]) -> list[
                 continue
             if not any((one.subject, other) in struck for other in test.unless):
                 found.append(_sign(one, test))
-    return [*found, *_links(measurements), *_corrected(measurements)]
+    return [*found, *_links(measurements), *_corrected(measurements), *ports.signs(measurements)]

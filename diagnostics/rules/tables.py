@@ -33,7 +33,8 @@ class Rule:
     note: str = ""
 
 
-def _rows(name: str) -> list[dict[str, str]]:
+def rows(name: str) -> list[dict[str, str]]:
+    """Return the rows of a packaged CSV table."""
     text = resources.files("rackproof.diagnostics.rules").joinpath(name).read_text("utf-8")
     return list(csv.DictReader(text.splitlines()))
 
@@ -51,7 +52,7 @@ def xids() -> Mapping[int, Rule]:
             row["name"],
             row["source"],
         )
-        for row in _rows("xid.csv")
+        for row in rows("xid.csv")
     }
 
 
@@ -59,7 +60,7 @@ def xids() -> Mapping[int, Rule]:
 def sxids() -> Mapping[int, tuple[str, Rule]]:
     """Return (severity, rule) by SXid code; severity ``line``: the log line itself says it."""
     found = {}
-    for row in _rows("sxid.csv"):
+    for row in rows("sxid.csv"):
         action = row["action"]
         kind = {"watch": "watch", "none": "ignore"}.get(action, "hardware")
         rule = Rule(
@@ -85,7 +86,7 @@ class Decoded:
 def nvlink5() -> Mapping[int, tuple[Decoded, ...]]:
     """Return the NVLink 5 sheet by Xid, in the sheet's order."""
     found: dict[int, list[Decoded]] = {}
-    for row in _rows("nvlink5.csv"):
+    for row in rows("nvlink5.csv"):
         found.setdefault(int(row["xid"]), []).append(
             Decoded(
                 frozenset(row["unit"].split("/")),

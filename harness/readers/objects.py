@@ -1,0 +1,87 @@
+"""JSON as tools leave it: after a banner, one object after the other, or broken off in the middle.
+
+Text comes in; every object that begins at the outermost level goes out, and whether the last one
+was cut. What stands before a cut is kept: its open brackets are closed for it.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+MOST_OBJECTS = 10_000
+_CLOSERS = {"{": "}", "[": "]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """The values found; `cut` is True where the last one was broken off, `bad` where one is none."""
+
+    values: list[Any] = field(default_factory=list)
+    cut: bool = False
+    bad: bool = False
+
+
+@dataclass(slots=True)
+class _Scan:
+    """A walk over a broken value: what is open, and the last place where a value was whole."""
+
+    open: list[str] = field(default_factory=list)
+    safe: int = 0
+    closers: str = ""
+
+    def mark(self, at: int) -> None:
+        """Remember that the text up to `at`, closed, is whole."""
+        self.safe = at
+        self.closers = "".join(_CLOSERS[c] for c in reversed(self.open))
+
+
+def _string_end(text: str, at: int) -> int:
+    """Return the place after the string that begins at `at`, or -1."""
+    at += 1
+    while 0 <= (quote := text.find('"', at)):
+        backslash = text.find("\\", at, quote)
+        if backslash < 0:
+            return quote + 1
+        at = backslash + 2
+    return -1
+
+
+def _repaired(text: str, deepest: int = 200) -> tuple[Any, bool]:
+    """Return the broken value that `text` begins with, closed, and whether there is one."""
+    scan, at = _Scan(), 0
+    while at < len(text) and len(scan.open) <= deepest:
+        c = text[at]
+        if c == '"':
+            at = _string_end(text, at)
+            if at < 0:
+                break
+            continue
+        if c in "{[":
+            scan.open.append(c)
+            scan.mark(at + 1)
+        elif c == "," and scan.open:
+            scan.mark(at)
+        elif c in "}]":
+            if not scan.open or _CLOSERS[scan.open.pop()] != c:
+                break
+            scan.mark(at + 1)
+        at += 1
+    try:
+        return json.loads(text[: scan.safe] + scan.closers), True
+    except (ValueError, RecursionError):
+        return None, False
+
+
+def objects(text: str) -> Objects:
+    """Return every object of `text`, in order; what stands between them is passed over."""
+    decoder, values = json.JSONDecoder(), []
+    at = text.find("{")
+    while at >= 0 and len(values) < MOST_OBJECTS:
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            value, found = _repaired(text[at:])
+            return Objects([*values, value] if found else values, cut=True, bad=not found)
+        values.append(value)
+        at = text.find("{", at)
+    return Objects(values, cut=at >= 0)
