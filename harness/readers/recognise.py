@@ -5,7 +5,14 @@ Every reader says how much the first bytes look like its own; the surest one abo
 
 from collections.abc import Sequence
 
-from rackproof.harness.readers import kernel_log, nvidia_smi_q, nvidia_smi_xml
+from rackproof.harness.readers import (
+    dcgm_diag_json,
+    dcgm_diag_text,
+    ib,
+    kernel_log,
+    nvidia_smi_q,
+    nvidia_smi_xml,
+)
 from rackproof.harness.readers.reading import Reader
 
 FLOOR = 0.05
@@ -15,6 +22,9 @@ READERS: Sequence[Reader] = (
     nvidia_smi_xml.READER,
     nvidia_smi_q.READER,
     kernel_log.READER,
+    dcgm_diag_text.READER,
+    dcgm_diag_json.READER,
+    ib.READER,
 )
 
 
