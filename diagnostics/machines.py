@@ -2,14 +2,25 @@
 
 Readings come in; each gets a machine's name, "" while there is only one, and its subjects one
 spelling: aliases such as ``gpu3`` become the address that another file of that machine gives.
+
+A file's own words come first: the host that it names, then a GPU's UUID that another file has. A
+file that tells neither is of the host that its own name or a folder of it is called; else of the
+only host that the files beside it name, in the nearest folder that names any. What is left in one
+folder is one machine, called like the folder where there are several; two sets of GPUs at the same
+addresses are two machines.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
+from rackproof.diagnostics.naming import label, words
 from rackproof.harness.readers.reading import Reading
 
 UNKNOWN = "unknown"
+_UNNAMED = "\0"
+Place = tuple[str, str]
 
 
 def split(subject: str) -> tuple[str | None, str]:
@@ -22,24 +33,30 @@ def split(subject: str) -> tuple[str | None, str]:
 
 @dataclass(slots=True)
 class Machines:
-    """The machines of one call. `of` gives each reading's machine, by its index."""
+    """The machines of one call. `of` gives each reading's machine, by its index.
+
+    `own` holds the aliases that a reading gives itself, `aliases` those of all files of a machine.
+    `carried` holds what serial number was told of a place by which reading, in order of time.
+    """
 
     of: list[str] = field(default_factory=list)
     name: str = UNKNOWN
     several: bool = False
     short: dict[str, str] = field(default_factory=dict)
+    own: list[Mapping[str, str]] = field(default_factory=list)
     aliases: dict[str, dict[str, str]] = field(default_factory=dict)
-    serials: dict[tuple[str, str], str] = field(default_factory=dict)
+    serials: dict[Place, str] = field(default_factory=dict)
+    carried: dict[Place, list[tuple[int, str]]] = field(default_factory=dict)
 
-    def place(self, index: int, subject: str) -> tuple[str, str]:
+    def place(self, index: int, subject: str) -> Place:
         """Return (machine, subject in one spelling) for a subject of reading `index`."""
         host, rest = split(subject)
         known = host is not None and self.several
         machine = self.short.get(host, host) if known and host else self.of[index]
         device, slash, tail = rest.partition("/")
-        aliases = self.aliases.get(machine, {})
-        device = aliases.get(device.removeprefix("nic:"), device)
-        return machine, device + slash + tail
+        bare = device.removeprefix("nic:")
+        spelled = self.own[index].get(bare) or self.aliases.get(machine, {}).get(bare, device)
+        return machine, spelled + slash + tail
 
     def spelled(self, machine: str, subject: str) -> str:
         """Return the subject as the contract writes it."""
@@ -64,60 +81,166 @@ def _hosts(reading: Reading) -> set[str]:
     return told | ({reading.host} if reading.host else set())
 
 
-def _clash(one: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    return any(other.get(place, uuid) != uuid for place, uuid in one.items())
+class _Naming:
+    """The walk from what is sure to what is likely: `found` gives a reading's machine by index."""
+
+    def __init__(self, readings: Sequence[Reading], told: Mapping[int, str]) -> None:
+        self._readings = readings
+        self.found = dict(told)
+        self._uuids: dict[str, str] = {}
+        self._at: dict[str, dict[str, str]] = defaultdict(dict)
+        self._below: dict[PurePath, set[str]] = defaultdict(set)
+        for index in sorted(told, key=self._path):
+            self._settle(index, told[index])
+
+    def _path(self, index: int) -> str:
+        return str(self._readings[index].path)
+
+    def _folders(self, index: int) -> list[PurePath]:
+        """Return the folders of a file, the nearest first, up to the one that the user named."""
+        reading = self._readings[index]
+        up = PurePath(reading.path).parents
+        stop = PurePath(reading.folder) if reading.folder else None
+        if stop is None or stop not in up:
+            return list(up[:1])
+        return list(up[: list(up).index(stop) + 1])
+
+    def _settle(self, index: int, name: str) -> None:
+        self.found[index] = name
+        for place, uuid in sorted(self._readings[index].uuids.items()):
+            self._uuids.setdefault(uuid, name)
+            self._at[name].setdefault(place, uuid)
+        for folder in self._folders(index):
+            self._below[folder].add(name)
+
+    def by_uuid(self, waiting: list[int]) -> list[int]:
+        """Settle those that have a GPU in common with a machine; return the others."""
+        left = []
+        for index in sorted(waiting, key=self._path):
+            uuids = self._readings[index].uuids.values()
+            names = sorted({self._uuids[u] for u in uuids if u in self._uuids})
+            if names:
+                self._settle(index, names[0])
+            else:
+                left.append(index)
+        return left
+
+    def by_name(self, waiting: list[int], hosts: set[str]) -> list[int]:
+        """Settle those whose path says the name of one host; return the others."""
+        left, known = [], {host.lower(): host for host in hosts}
+        for index in sorted(waiting, key=self._path):
+            folders = self._folders(index)[:-1]
+            parts = [PurePath(self._readings[index].path).name, *(f.name for f in folders)]
+            name = next(
+                (names.pop() for part in parts
+                 if len(names := {known[w] for w in words(part) if w in known}) == 1), None
+            )  # fmt: skip
+            if name is None or self._clash(index, name):
+                left.append(index)
+            else:
+                self._settle(index, name)
+        return left
+
+    def by_folder(self, waiting: list[int]) -> list[int]:
+        """Settle those beside which exactly one machine is told of; return the others."""
+        left, below = [], {folder: set(names) for folder, names in self._below.items()}
+        for index in sorted(waiting, key=self._path):
+            names = next((n for f in self._folders(index) if (n := below.get(f))), set())
+            if len(names) == 1 and not self._clash(index, name := next(iter(names))):
+                self._settle(index, name)
+            else:
+                left.append(index)
+        return left
+
+    def by_elimination(self, waiting: list[int], others: set[str]) -> None:
+        """Settle the rest: with the only machine, with one another, or each for itself.
+
+        `others` are the machines that some file tells of.
+        """
+        named = {r.folder for r in self._readings if r.folder}
+        unnamed: dict[str, list[int]] = {}
+        for index in sorted(waiting, key=self._path):
+            reading = self._readings[index]
+            unit = label(reading.folder, named) if reading.folder and len(named) > 1 else ""
+            shared = {self._uuids[u] for u in reading.uuids.values() if u in self._uuids}
+            options = sorted(shared) or ([unit] if unit else sorted(set(self.found.values())))
+            if not shared and (len(options) != 1 or self._clash(index, options[0])):
+                options = [f"{_UNNAMED}{len(unnamed):06d}"]
+                unnamed[options[0]] = []
+            self._settle(index, options[0])
+            if options[0] in unnamed:
+                unnamed[options[0]].append(index)
+        alone = not others and len(set(self.found.values())) == 1
+        names = {key: self._invented(members[0], alone=alone) for key, members in unnamed.items()}
+        self.found = {index: names.get(name, name) for index, name in self.found.items()}
+
+    def _invented(self, index: int, *, alone: bool) -> str:
+        """Return a name for a machine that no file names: its folder's, else its file's."""
+        reading, folders = self._readings[index], self._folders(index)
+        if alone:
+            return label(reading.folder, ()) if reading.folder else ""
+        inner = reading.folder is not None and len(folders) > 1
+        return folders[-2].name if inner else PurePath(reading.path).stem
+
+    def _clash(self, index: int, name: str) -> bool:
+        """Whether this file knows other GPUs than that machine at the same addresses."""
+        mine, theirs = self._readings[index].uuids, self._at.get(name, {})
+        return any(theirs.get(place, uuid) != uuid for place, uuid in mine.items())
 
 
-def _nameless(readings: Sequence[Reading], names: dict[int, str | None]) -> dict[int, str]:
-    """Name the machines of readings that do not tell: by a UUID in common, else by elimination.
+def _named(readings: Sequence[Reading], hosts: Sequence[set[str]]) -> dict[int, str]:
+    """Return the machine of each reading that tells of any, "" where there is but one."""
+    told = {i: next(iter(names)) for i, names in enumerate(hosts) if len(names) == 1}
+    naming = _Naming(readings, told)
+    waiting = [
+        i for i, reading in enumerate(readings)
+        if not hosts[i] and (reading.events or reading.measurements or reading.uuids)
+    ]  # fmt: skip
+    everyone: set[str] = set().union(*hosts)
+    left = naming.by_uuid(waiting)
+    left = naming.by_name(left, everyone) if everyone else left
+    left = naming.by_folder(naming.by_uuid(left))
+    naming.by_elimination(naming.by_uuid(left), everyone)
+    return naming.found
 
-    Two files with different GPUs at one address are two machines, then named after the files.
-    """
-    known: dict[str, dict[str, str]] = {}
-    for index, name in names.items():
-        if name is not None:
-            known.setdefault(name, {}).update(readings[index].uuids)
-    found = {index: name for index, name in names.items() if name is not None}
-    waiting = [index for index, name in names.items() if name is None]
-    for index in sorted(waiting, key=lambda i: str(readings[i].path)):
-        uuids = readings[index].uuids
-        shared = [n for n in sorted(known) if set(uuids.values()) & set(known[n].values())]
-        if shared:
-            name = shared[0]
-        elif not known:
-            name = ""
-        elif len(known) == 1 and not _clash(uuids, next(iter(known.values()))):
-            name = next(iter(known))
-        else:
-            name = readings[index].path.stem
-        found[index] = name
-        known.setdefault(name, {}).update(uuids)
-    if len(known) > 1:
-        found = {i: name or readings[i].path.stem for i, name in found.items()}
-    return found
+
+def _alias(readings: Sequence[Reading], result: Machines) -> None:
+    """Fill the aliases: what a file gives itself, a UUID that another file has at an address."""
+    uuids: dict[tuple[str, str], str] = {}
+    order = sorted(range(len(readings)), key=lambda i: str(readings[i].path))
+    for index in order:
+        machine = result.of[index]
+        result.aliases.setdefault(machine, {}).update(readings[index].aliases)
+        for subject, uuid in sorted(readings[index].uuids.items()):
+            if subject.startswith("pci:"):
+                uuids.setdefault((machine, uuid), subject)
+    for index, reading in enumerate(readings):
+        result.own[index] = dict(reading.aliases) | {
+            subject: known
+            for subject, uuid in sorted(reading.uuids.items())
+            if not subject.startswith("pci:")
+            and (known := uuids.get((result.of[index], uuid))) is not None
+        }
 
 
 def machines(readings: Sequence[Reading]) -> Machines:
     """Return the machines that `readings` come from."""
-    short = _short(set().union(*(_hosts(reading) for reading in readings)))
-    hosts = [{short[name] for name in _hosts(reading)} for reading in readings]
-    names: dict[int, str | None] = {}
-    for index, reading in enumerate(readings):
-        if len(hosts[index]) == 1:
-            names[index] = next(iter(hosts[index]))
-        elif not hosts[index] and (reading.events or reading.measurements):
-            names[index] = None
-    found = _nameless(readings, names)
+    told = [_hosts(reading) for reading in readings]
+    short = _short(set().union(*told))
+    hosts = [{short[name] for name in names} for names in told]
+    found = _named(readings, hosts)
     everyone = {name for name in found.values() if name}.union(*hosts)
-    result = Machines(several=len(everyone) > 1, short=short)
-    result.of = [found.get(i, "") if result.several else "" for i in range(len(readings))]
+    several = len(everyone) > 1
+    result = Machines(several=several, short=short, own=[{}] * len(readings))
+    result.of = [found.get(i, "") if several else "" for i in range(len(readings))]
     if len(everyone) == 1:
         result.name = next(iter(everyone))
-    for machine, reading in sorted(
-        zip(result.of, readings, strict=True), key=lambda pair: str(pair[1].path)
-    ):
-        result.aliases.setdefault(machine, {}).update(reading.aliases)
-    for index, reading in enumerate(readings):
-        for subject, serial in sorted(reading.serials.items()):
-            result.serials.setdefault(result.place(index, subject), serial)
+    _alias(readings, result)
+    order = sorted(range(len(readings)), key=lambda i: (readings[i].taken or 0.0,
+                                                        str(readings[i].path)))  # fmt: skip
+    for index in order:
+        for subject, serial in sorted(readings[index].serials.items()):
+            place = result.place(index, subject)
+            result.serials[place] = serial
+            result.carried.setdefault(place, []).append((index, serial))
     return result

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from rackproof.harness.readers.pool import Task, spread
 from rackproof.harness.readers.reading import UNRECOGNISED, Reader, Reading
 from rackproof.harness.readers.recognise import READERS, recognise
 from rackproof.harness.readers.source import Source, Unreadable, regular_files
@@ -26,19 +27,23 @@ def read(path: Path) -> Reading:
         return Reading(path, problems=(str(error),))
 
 
-def read_all(paths: Iterable[Path]) -> list[Reading]:
+def read_all(paths: Iterable[Path], workers: int = 1) -> list[Reading]:
     """Read files, and folders with all regular files below them, in the order given.
 
-    A file met in a folder has `named` False. An empty folder gives one Reading that says so.
+    A file met in a folder has `named` False and that `folder`. An empty folder gives one Reading
+    that says so. With several `workers`, as many processes share the work where there is much of
+    it; the answer is the same.
     """
-    readings = []
+    tasks: list[Task] = []
     for path in paths:
         if not path.is_dir():
-            readings.append(read(path))
+            tasks.append(Task(path, None, ""))
             continue
-        found = [
-            replace(Reading(each, problems=(why,)) if why else read(each), named=False)
-            for each, why in regular_files(path)
-        ]
-        readings += found or [Reading(path, problems=("a folder with no file in it",))]
-    return readings
+        found = [Task(each, path, why) for each, why in regular_files(path)]
+        tasks += found or [Task(path, None, "a folder with no file in it")]
+    return spread(_task, tasks, workers)
+
+
+def _task(task: Task) -> Reading:
+    found = Reading(task.path, problems=(task.refused,)) if task.refused else read(task.path)
+    return found if task.folder is None else replace(found, named=False, folder=task.folder)
