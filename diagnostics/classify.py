@@ -2,40 +2,27 @@
 
 Failed checks are grouped by cause (groups.py), and what several subjects share is the fault of what
 they share (shared.py), or of another that they follow from (distant.py): that is the root, once,
-and they are victims. Persistence comes from the runs of the burns that failed. A burn that was
-outside in all its runs shows a persistent cause, also where other burns see it now and then; else
-one run outside of several is transient, and more than one is intermittent.
+and they are victims. Persistence comes from the runs of the burns that failed, and from retests
+(retest/). A burn that was outside in all its runs shows a persistent cause, also where other burns
+see it now and then; else one run outside of several is transient, and more than one intermittent.
 """
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof.diagnostics.checks import Check
 from rackproof.diagnostics.diagnosis import Diagnosis
 from rackproof.diagnostics.distant import distant
-from rackproof.diagnostics.effects import FOLLOWS
 from rackproof.diagnostics.evidence import Head, gpu_of
 from rackproof.diagnostics.groups import Group, groups_of, is_clear
-from rackproof.diagnostics.rules.xid import cause_of
+from rackproof.diagnostics.remedy import action
+from rackproof.diagnostics.retest.belief import Belief, begin, update
+from rackproof.diagnostics.retest.decide import FEWEST_FAILS, decide
+from rackproof.diagnostics.retest.outcomes import Retests
+from rackproof.diagnostics.retest.signs import of_group
 from rackproof.diagnostics.shared import Shared, shared
-from rackproof.harness.metrics import metrics
 from rackproof.harness.model import Event
-
-# Wald's log-likelihood ratios for a fail rate of 0.95 (persistent) against 0.02 (chance).
-FAIL_LLR = math.log(0.95 / 0.02)
-PASS_LLR = math.log(0.05 / 0.98)
-FEWEST_FAILS = 2  # one failed run alone says nothing about persistence
-RANK = ("rma", "field-diag", "swap-to-spare", "reboot-node", "reset-gpu")
-# what the driver itself asks for decides where nothing else failed
-ASKED = {
-    "reset": "reset-gpu",
-    "drain-p2p": "reset-gpu",
-    "drain-and-reset": "reset-gpu",
-    "reboot": "reboot-node",
-}
-WAITS_FOR_RESET = frozenset({"remap.pending", "retired.pending", "ecc.uncorrected.volatile"})
 
 
 def persistence(failed: int, passed: int) -> str:
@@ -56,51 +43,6 @@ def telling(runs: Sequence[tuple[int, int]]) -> tuple[int, int]:
     if always and len(always) >= mixed:
         return sum(always), 0
     return sum(failed for failed, _ in runs), sum(passed for _, passed in runs)
-
-
-def confidence(failed: int, passed: int) -> float:
-    """Return how sure the persistence is, in 0..1.
-
-    Persistent: Wald's likelihood ratio at even odds. Transient: 1/(1 + 0.7^passed), since an
-    intermittent that strikes with 0.3 passes so often too. Intermittent: it did both.
-    """
-    word = persistence(failed, passed)
-    if word == "persistent":
-        return 1 / (1 + math.exp(-(failed * FAIL_LLR + passed * PASS_LLR)))
-    if word == "transient":
-        return 1 / (1 + 0.7**passed)
-    return 0.95 if word == "intermittent" else 0.5
-
-
-def _action(group: Group, lasting: str, events: Sequence[Event]) -> str:
-    names = group.metrics - FOLLOWS
-    if group.cause == "said":
-        return _asked(group, events)
-    fixed = "reboot-node" if group.cause == "gone" else None
-    if "remap.failure" in names:
-        fixed = "rma"
-    elif names and names <= WAITS_FOR_RESET:
-        fixed = "reset-gpu"
-    if fixed is not None:
-        return fixed
-    if lasting in ("transient", "intermittent"):
-        return "watch"
-    # what the cause explains (the rate of a GPU whose power is short) has no say in what to do
-    own = {name for name in names if metrics()[name].component == group.component}
-    wanted = {metrics()[name].action for name in own or names}
-    if group.cause == "nvswitch":
-        wanted = {"field-diag"}
-    known = [action for action in RANK if action in wanted]
-    return (known or sorted(wanted - {"watch"}) or ["retest"])[0]
-
-
-def _asked(group: Group, events: Sequence[Event]) -> str:
-    """Return the action where only the driver spoke: what it asks for, or what its Xid means."""
-    for check in group.checks:
-        if check.metric == "recovery.action" and check.value in ASKED:
-            return ASKED[str(check.value)]
-    rule = cause_of(event.code for event in events)
-    return rule.action if rule.kind in ("terminal", "hardware", "driver") else "retest"
 
 
 def _because(group: Group, events: Sequence[Event]) -> tuple[str, ...]:
@@ -140,6 +82,7 @@ class _Evidence:
     head: Head
     events: Mapping[str, Sequence[Event]]
     serials: Mapping[str, str]
+    retests: Retests | None = None
 
     def root(self, group: Group, case: int) -> Diagnosis:
         """Return the diagnosis of a group that is its own cause."""
@@ -148,37 +91,46 @@ class _Evidence:
 
     def lead(self, case: Shared, number: int) -> Diagnosis:
         """Return the diagnosis of what the members of a case share."""
-        checks = tuple(check for member in case.members for check in member.checks)
-        group = Group(case.subject, case.cause, case.component, checks)
         events = self.events.get(case.subject, ())
-        return self._root(group, number, (*_together(case), *_because(_NOTHING, events)))
+        because = (*_together(case), *_because(_NOTHING, events))
+        return self._root(_whole(case), number, because)
 
     def _root(self, group: Group, case: int, because: tuple[str, ...]) -> Diagnosis:
+        events = self.events.get(group.subject, ())
+        belief = self.belief(group)
+        decision = decide(belief)
+        return Diagnosis(
+            subject=group.subject,
+            component=decision.component if belief.outcomes else group.component,
+            persistence=decision.persistence,
+            action=action(group, decision, events, retested=bool(belief.outcomes)),
+            case=case,
+            because=(*because, *decision.because),
+            confidence=decision.sure,
+            serial=self.serials.get(gpu_of(group.subject)),
+        )
+
+    def belief(self, group: Group, burn: str = "") -> Belief:
+        """Return what is believed of a root, after its runs and its retests."""
+        events = self.events.get(group.subject, ())
+        belief = begin(of_group(self.head, group, telling(group.runs()), events, burn))
+        for outcome in self.retests.outcomes(group) if self.retests else ():
+            belief = update(belief, outcome)
+        return belief
+
+    def victim(self, group: Group, root: str, case: int) -> Diagnosis:
+        """Return the entry of a group whose cause is elsewhere."""
         failed, passed = telling(group.runs())
         lasting = persistence(failed, passed)
         return Diagnosis(
             subject=group.subject,
             component=group.component,
             persistence=lasting,
-            action=_action(group, lasting, self.events.get(group.subject, ())),
-            case=case,
-            because=because,
-            confidence=confidence(failed, passed),
-            serial=self.serials.get(gpu_of(group.subject)),
-        )
-
-    def victim(self, group: Group, root: str, case: int) -> Diagnosis:
-        """Return the entry of a group whose cause is elsewhere."""
-        failed, passed = telling(group.runs())
-        return Diagnosis(
-            subject=group.subject,
-            component=group.component,
-            persistence=persistence(failed, passed),
             action="none",
             case=case,
             because=(f"{root} is the root", *_because(group, ())),
             role="victim",
-            confidence=confidence(failed, passed),
+            confidence=begin(of_group(self.head, group, (failed, passed))).word(lasting),
             serial=self.serials.get(gpu_of(group.subject)),
         )
 
@@ -186,10 +138,49 @@ class _Evidence:
 _NOTHING = Group("", "", "", ())
 
 
+def _whole(case: Shared) -> Group:
+    """Return the checks of all members of a case as those of what they share."""
+    checks = tuple(check for member in case.members for check in member.checks)
+    return Group(case.subject, case.cause, case.component, checks)
+
+
+@dataclass(frozen=True, slots=True)
+class Classified:
+    """What the failed checks of a run come from: their groups, and the cases that they share."""
+
+    evidence: _Evidence
+    groups: Sequence[Group]
+    case_of: Mapping[int, Shared]
+    roots: Sequence[Shared | Group]
+
+    def believed(self, burn_of: Callable[[Group], str]) -> list[tuple[Group, Belief]]:
+        """Return each root, in the order of its diagnosis, with what is believed of it.
+
+        `burn_of` names the burn that would be run again.
+        """
+        wholes = [_whole(r) if isinstance(r, Shared) else r for r in self.roots]
+        return [(root, self.evidence.belief(root, burn_of(root))) for root in wholes]
+
+
 def diagnose(
-    head: Head, checks: Iterable[Check], events: Sequence[Event], serials: Mapping[str, str]
+    head: Head,
+    checks: Iterable[Check],
+    events: Sequence[Event],
+    serials: Mapping[str, str],
+    retests: Retests | None = None,
 ) -> list[Diagnosis]:
     """Return the diagnoses of a run's failed checks; waived ones conclude nothing."""
+    return _told(classify(head, checks, events, serials, retests))
+
+
+def classify(
+    head: Head,
+    checks: Iterable[Check],
+    events: Sequence[Event],
+    serials: Mapping[str, str],
+    retests: Retests | None = None,
+) -> Classified:
+    """Return the groups of a run's failed checks and the roots among them."""
     failed: dict[str, list[Check]] = defaultdict(list)
     clear: dict[str, list[Check]] = defaultdict(list)
     for check in checks:
@@ -200,22 +191,23 @@ def diagnose(
     by_subject: dict[str, list[Event]] = defaultdict(list)
     for event in events:
         by_subject[event.subject].append(event)
-    evidence = _Evidence(head, by_subject, serials)
+    evidence = _Evidence(head, by_subject, serials, retests)
     groups = [g for s, own in failed.items() for g in groups_of(s, own, by_subject[s], clear[s])]
     cases = shared(head, groups)
     cases += distant(head, groups, cases, by_subject)
-    return _told(evidence, groups, cases)
-
-
-def _told(evidence: _Evidence, groups: Sequence[Group], cases: Sequence[Shared]) -> list[Diagnosis]:
-    """Return the roots, each with its victims' entries; a victim stands once in a case."""
     case_of = {id(member): case for case in cases for member in case.members}
     roots: list[Shared | Group] = [case for case in cases if case.lead is None]
     alone = (g for g in groups if id(g) not in case_of)
     roots += sorted(alone, key=lambda g: (g.subject, g.cause))
+    return Classified(evidence, groups, case_of, roots)
+
+
+def _told(found_out: Classified) -> list[Diagnosis]:
+    """Return the roots, each with its victims' entries; a victim stands once in a case."""
+    evidence, roots = found_out.evidence, found_out.roots
     members: dict[int, dict[str, list[Group]]] = defaultdict(lambda: defaultdict(list))
-    for group in groups:
-        root = _root_of(group, case_of)
+    for group in found_out.groups:
+        root = _root_of(group, found_out.case_of)
         if root is not group and root.subject != group.subject:
             members[id(root)][group.subject].append(group)
     found: list[Diagnosis] = []

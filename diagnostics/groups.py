@@ -39,17 +39,23 @@ class Group:
     checks: tuple[Check, ...]
     clear: tuple[Check, ...] = ()
 
+    def telling(self) -> Sequence[Check]:
+        """Return the failed checks that tell how lasting the cause is.
+
+        What only follows from a cause (an XID that is said once), or is left behind by it, does
+        not, where there is anything else.
+        """
+        told = [check for check in self.checks if check.metric not in FOLLOWS]
+        return [check for check in told if check.metric not in TRACES] or told or self.checks
+
     def runs(self) -> list[tuple[int, int]]:
         """Return (failed, passed) runs of each burn in which it failed.
 
-        A run that read none of its checks did neither. What only follows from a cause (an XID that
-        is said once), or is left behind by it, does not tell how lasting the cause is. Burns that
-        look for the same and found nothing count where they are the most.
+        A run that read none of its telling checks did neither. Burns that look for the same and
+        found nothing count where they are the most.
         """
-        told = [check for check in self.checks if check.metric not in FOLLOWS]
-        telling = [check for check in told if check.metric not in TRACES]
         failed: dict[str, dict[tuple[str, int], bool]] = defaultdict(dict)
-        for check in telling or told or self.checks:
+        for check in self.telling():
             own = failed[_pool(check)]
             for attempt, value, out in zip(check.attempts, check.runs, check.failed, strict=True):
                 if value is not None:

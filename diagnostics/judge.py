@@ -13,6 +13,7 @@ from rackproof.diagnostics.classify import diagnose
 from rackproof.diagnostics.diagnosis import Diagnosis
 from rackproof.diagnostics.evidence import Record, gpu_of
 from rackproof.diagnostics.limits import from_record
+from rackproof.diagnostics.retest.outcomes import Retests
 from rackproof.diagnostics.verdict import Verdict, roll_up
 from rackproof.harness.model import Event
 
@@ -68,7 +69,8 @@ def judge(record: Record) -> Judgement:
     limits make no sense.
     """
     plan = record.planned()
-    checks = all_checks(plan, from_record(record.head.limits))
+    limits = from_record(record.head.limits)
+    checks = all_checks(plan, limits)
     counted = [c for c in checks if c.waiver is None]
     verdicts = [c.verdict for c in counted]
     if not record.ended or record.problems:
@@ -78,7 +80,9 @@ def judge(record: Record) -> Judgement:
     return Judgement(
         verdict=roll_up(verdicts),
         checks=checks,
-        diagnoses=diagnose(record.head, checks, events, serials_of(plan)),
+        diagnoses=diagnose(
+            record.head, checks, events, serials_of(plan), Retests.of(record, limits)
+        ),
         subjects=_by_gpu(record, counted),
         planned=len(planned),
         judged=sum(c.verdict is not Verdict.UNKNOWN for c in planned),

@@ -5,14 +5,15 @@ hit rate, so that the unknown hit rate of what comes now and then is learnt with
 order of like outcomes does not matter. Source of the figures: the TOML files beside this one.
 """
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rackproof.diagnostics.retest.model import TOUCHING, Cause, Outcome, Signs, Test
 from rackproof.diagnostics.retest.priors import past, prior
-from rackproof.diagnostics.retest.tables import STEADY, Floats, hits, hypotheses
+from rackproof.diagnostics.retest.tables import PASSING, STEADY, Floats, hits, hypotheses
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,21 +39,47 @@ class Belief:
         weights, every = self.weights, hypotheses()
         return {cause: float(weights[every.where(cause)].sum()) for cause in Cause}
 
-    def steady(self, cause: Cause) -> float:
-        """Return the probability of a cause with a fault that shows every time."""
-        return float(self.weights[hypotheses().where(cause, STEADY)].sum())
-
     @property
     def cleared(self) -> bool:
         """Whether a retest has reset the GPU."""
         return any(outcome.test in TOUCHING for outcome in self.outcomes)
 
     @property
-    def plain(self) -> tuple[int, int]:
-        """(failed, passed) runs of the burns as they are: before any retest, again and soaks."""
-        same = [o for o in self.outcomes if o.test in (Test.AGAIN, Test.SOAK)]
-        struck, runs = sum(o.struck for o in same), sum(o.runs for o in same)
-        return self.signs.failed + struck, self.signs.passed + runs - struck
+    def before(self) -> tuple[int, int]:
+        """(failed, passed) runs of the burns until something was reset."""
+        failed, passed = _count(itertools.takewhile(_plain, self.outcomes))
+        return self.signs.failed + failed, self.signs.passed + passed
+
+    @property
+    def after(self) -> tuple[int, int]:
+        """(failed, passed) runs from the first reset, reboot or swap on."""
+        return _count(itertools.dropwhile(_plain, self.outcomes))
+
+    def word(self, persistence: str) -> float:
+        """Return the probability that a word for how lasting it is, is right.
+
+        Of what no reset clears, steady is ``persistent``, the rest ``intermittent``.
+        """
+        every, weights = hypotheses(), self.weights
+        passing = np.array([cause in PASSING for cause in every.cause])
+        steady = np.array([sort == STEADY for sort in every.sort])
+        of = {"transient": passing, "persistent": steady & ~passing}
+        chosen = of.get(persistence, ~steady & ~passing)
+        return float(weights[chosen].sum())
+
+
+def _plain(outcome: Outcome) -> bool:
+    return outcome.test not in TOUCHING
+
+
+def _count(outcomes: Iterable[Outcome]) -> tuple[int, int]:
+    """Return (failed, passed) runs; of a swap a run failed that showed it in either place."""
+    failed = runs = 0
+    for one in outcomes:
+        if one.test is not Test.ELSEWHERE:
+            failed += min(one.runs, one.struck + one.stayed)
+            runs += one.runs
+    return failed, runs - failed
 
 
 def _normal(logs: Floats) -> Floats:

@@ -12,7 +12,7 @@ from rackproof.diagnostics.retest.belief import Belief
 from rackproof.diagnostics.retest.choose import WORDS, best, gains, worded
 from rackproof.diagnostics.retest.model import Cause, Decision, Outcome, Test
 from rackproof.diagnostics.retest.priors import silent
-from rackproof.diagnostics.retest.tables import PASSING, losses, value
+from rackproof.diagnostics.retest.tables import losses, value
 
 ACTIONS: Mapping[str, str] = {
     "keep": "none",
@@ -37,7 +37,6 @@ _OWN = {
     Cause.NIC: ("nic",),
 }
 _SURE, _HALF = 0.9, 0.5
-_CURES = (Test.RESET, Test.REBOOT)
 FEWEST_FAILS = 2
 
 
@@ -75,25 +74,34 @@ def _leading(belief: Belief) -> list[tuple[Cause, float]]:
     return sorted(belief.posterior.items(), key=lambda pair: (-pair[1], order.index(pair[0])))
 
 
-def _persistence(belief: Belief, cause: Cause, risk: float) -> str:
-    """Name how lasting the fault is.
+def _shown(belief: Belief) -> str | None:
+    """Return the persistence that the runs themselves show, where they do.
 
-    What plain runs showed binds: what passed after it failed is not persistent, and what failed in
-    all of several runs is, unless a retest let it pass.
+    What passed after it failed is not persistent, and what failed in all of several runs is, unless
+    a reset let it pass. One failed run alone says nothing.
     """
-    failed, passed = belief.plain
-    if failed and passed:
-        return "transient" if failed < FEWEST_FAILS else "intermittent"
-    clean = any(o.struck + o.stayed < o.runs for o in belief.outcomes if o.test in _CURES)
-    if failed >= FEWEST_FAILS and not passed and not clean:
-        return "persistent"
-    if risk > value("losses.toml", "bound", "risk") or belief.posterior[cause] < _HALF:
+    if not belief.signs.failed:
+        return None
+    (failed, passed), (again, clean) = belief.before, belief.after
+    if failed + passed == 1 and not belief.outcomes:
         return "undetermined"
-    if cause in PASSING:
-        return "transient"
-    if cause is Cause.INTERMITTENT:
-        return "intermittent"
-    return "persistent" if belief.steady(cause) >= belief.posterior[cause] / 2 else "intermittent"
+    if passed or (again and clean):
+        return "transient" if failed + again < FEWEST_FAILS else "intermittent"
+    return "persistent" if failed + again >= FEWEST_FAILS and not clean else None
+
+
+def _persistence(belief: Belief, risk: float) -> tuple[str, float]:
+    """Name how lasting the fault is, and how sure that is: what the runs show, else the belief."""
+    shown = _shown(belief)
+    if shown == "undetermined":
+        return shown, _HALF
+    if shown is not None:
+        return shown, max(_HALF, belief.word(shown))
+    chances = [(belief.word(word), word) for word in ("transient", "intermittent", "persistent")]
+    chance, word = max(chances)
+    if risk > value("losses.toml", "bound", "risk") or chance < _HALF:
+        return "undetermined", chance
+    return word, chance
 
 
 def _action(belief: Belief, name: str) -> str:
@@ -141,12 +149,15 @@ def decide(belief: Belief) -> Decision:
     cause, chance = leading[0]
     lines = _because(belief, leading, risk)
     more = advice(belief)
+    lasting, sure = _persistence(belief, risk)
     return Decision(
-        persistence=_persistence(belief, cause, risk),
+        persistence=lasting,
         component=_component(belief, cause, chance),
         action=_action(belief, name),
         confidence=chance,
         risk=risk,
         posterior=belief.posterior,
         because=(*lines, more) if more else tuple(lines),
+        sure=sure,
+        choice=name,
     )

@@ -97,8 +97,9 @@ class Retest:
 class Decision:
     """What is concluded: the contract's words for persistence, component and action.
 
-    `confidence` is the posterior of the cause that decided, `risk` the expected loss in GPU-hours
-    that is left, `posterior` the whole belief, `because` the reasons in words.
+    `confidence` is the posterior of the cause that decided, `sure` the probability that the
+    persistence is right, `risk` the expected loss in GPU-hours that is left, `posterior` the whole
+    belief, `because` the reasons in words. `choice` is the row of losses.toml that was taken.
     """
 
     persistence: str
@@ -108,3 +109,5 @@ class Decision:
     risk: float = 0.0
     posterior: Mapping[Cause, float] = field(default_factory=dict)
     because: tuple[str, ...] = ()
+    sure: float = 0.5
+    choice: str = "watch"

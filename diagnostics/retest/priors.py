@@ -58,6 +58,10 @@ def _causes(signs: Signs) -> dict[tuple[Cause, str], float]:
         stays = sticks[word]["value"]
         found[Cause(word), STEADY] = (1 - outlasts) * share * stays
         found[Cause(word), SOMETIMES] = (1 - outlasts) * share * (1 - stays)
+    hangs = table(NAME)["hangs"]
+    if signs.component in hangs["components"] and signs.kind != "driver":
+        for sort in (STEADY, SOMETIMES):
+            found[Cause.DRIVER, sort] *= hangs["value"]
     missed = value("hits.toml", "silent", "missed") if silent(signs) else 0.0
     for word, share in _repairs(signs.component).items():
         always = 1.0 if signs.kind == "terminal" else float(steady[word])
