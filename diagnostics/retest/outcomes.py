@@ -50,13 +50,14 @@ class Retests:
     def outcomes(self, group: Group) -> tuple[Outcome, ...]:
         """Return the outcomes of a group's retests, in order; those that read nothing are none."""
         told = (
-            self._outcome(group, each)
+            self.outcome(group, each)
             for each in self.of_root.get((group.subject, group.cause), ())
             if each.test in set(Test)
         )
         return tuple(outcome for outcome in told if outcome.runs)
 
-    def _outcome(self, group: Group, retest: Retested) -> Outcome:
+    def outcome(self, group: Group, retest: Retested) -> Outcome:
+        """Return what one retest of a group showed."""
         test = Test(retest.test)
         keys = [
             (check.id, check.subject, check.metric)
