@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from rackproof.harness.readers import (
     dcgm_diag_json,
     dcgm_diag_text,
+    gpu_burn,
     ib,
+    ipmi,
     kernel_log,
+    memtest,
     nvidia_smi_q,
     nvidia_smi_xml,
+    training_log,
 )
 from rackproof.harness.readers.reading import Reader
 
@@ -22,9 +26,13 @@ READERS: Sequence[Reader] = (
     nvidia_smi_xml.READER,
     nvidia_smi_q.READER,
     kernel_log.READER,
+    memtest.READER,
+    gpu_burn.READER,
     dcgm_diag_text.READER,
     dcgm_diag_json.READER,
     ib.READER,
+    ipmi.READER,
+    training_log.READER,
 )
 
 

@@ -1,0 +1,209 @@
+"""ipmitool's and FreeIPMI's event logs and sensors: what the management controller recorded.
+
+Three dialects of an event log (``|`` columns of ipmitool and FreeIPMI, and a vendor's fixed
+columns), ``sdr``, ``sdr elist`` and ``sensor``. One event in two dialects counts once; what was
+asserted and then deasserted is over; a clock before 2000 is a controller's that was never set.
+"""
+
+import re
+from dataclasses import dataclass
+
+from rackproof.harness.model import Event, Measurement, Missing, Why
+from rackproof.harness.readers import ipmi_sensors
+from rackproof.harness.readers.bmc import cleared, code_of
+from rackproof.harness.readers.clues import moment
+from rackproof.harness.readers.places import plain
+from rackproof.harness.readers.reading import Reader, Reading
+from rackproof.harness.readers.source import Source
+
+KIND = "ipmi"
+LIMIT = 64 << 20
+LINE_LIMIT, MOST = 1024, 5000
+_ID = r"\s{0,8}([0-9A-Fa-f]{1,5})"
+_DATE = r"(\d{1,2}/\d{1,2}/\d{2,4}|[A-Z][a-z]{2}-\d{1,2}-\d{4}|[Pp]re-?[Ii]nit[\w \-]{0,16}|\d{4}-\d\d-\d\d)"
+_COLUMNS = re.compile(_ID + r" {0,4}\| {0,4}" + _DATE + r" {0,4}\| {0,4}([\d:]{0,10})(?: ([A-Z]{2,5}))?"
+                      r" {0,4}\| {0,4}(.{1,400})\Z", re.ASCII)  # fmt: skip
+_UNSET = re.compile(_ID + r" {0,4}\| {0,4}Pre-Init[^|]{0,20}\| {0,4}(.{1,400})\Z", re.ASCII)
+_FIXED = re.compile(r"\s{0,4}([0-9A-Fa-f]{4}) {1,4}(\d{1,2}/\d{1,2}/\d{2,4}) {1,4}(\d{1,2}:\d\d:\d\d) "
+                    r"{1,4}([A-Z]{2,4}) {1,4}(\w{2,8}) {1,4}(.{1,400})\Z", re.ASCII)  # fmt: skip
+_EMPTY = re.compile(r"SEL has no entries|\s{0,4}Entries {1,20}: 0\b")
+_REFUSED = re.compile(r"(?:Error|Could not open device|Unable to establish|Get SEL Info command failed|"
+                      r"Unable to open SDR|ipmi_\w{3,20}: )")  # fmt: skip
+_NOTES = {"asserted": "asserted", "assertion event": "asserted",
+          "deasserted": "deasserted", "deassertion event": "deasserted"}  # fmt: skip
+_OFFSETS = {"CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "BST": 1, "EST": -5, "EDT": -4, "CST": -6,
+            "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "JST": 9, "KST": 9}  # fmt: skip
+_RAW = re.compile(r"\s(?:[0-9a-f]{2} )?\[[0-9a-f ]{2,30}\]\s*\Z")
+_NAME = re.compile(r"[^#|]{1,60}")
+_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """One record of an event log. `sort` is the sensor's type, `sensor` with its name or number."""
+
+    number: int
+    at: float | None
+    stamp: str
+    sensor: str
+    sort: str
+    text: str
+    direction: str
+    line: int
+
+
+def _time(date: str, clock: str, zone: str | None) -> tuple[float | None, str]:
+    """Return (seconds since the epoch, the stamp as digits) of month/day/year or Mon-dd-yyyy."""
+    if match := re.fullmatch(r"(\d{1,2})/(\d{1,2})/(\d{2}|\d{4})", date, re.ASCII):
+        month, day, year = int(match[1]), int(match[2]), int(match[3])
+    elif match := re.fullmatch(r"([A-Z][a-z]{2})-(\d{1,2})-(\d{4})", date, re.ASCII):
+        month = _MONTHS.index(match[1].lower()) + 1 if match[1].lower() in _MONTHS else 0
+        day, year = int(match[2]), int(match[3])
+    else:
+        return moment(f"{date}T{clock}"), f"{date} {clock}"
+    year += 2000 if year < 70 else 1900 if year < 100 else 0  # noqa: PLR2004 - as C's strptime does
+    stamp = f"{year:04d}-{month:02d}-{day:02d}T{clock}"
+    at = moment(stamp)
+    return at if at is None else at - 3600.0 * _OFFSETS.get(zone or "", 0), stamp
+
+
+def _record(line: str, number: int) -> _Record | None:
+    """Return the record of one line of an event log, in any of the dialects."""
+    if match := _FIXED.match(line):
+        at, stamp = _time(match[2], match[3], None)
+        text = _RAW.sub("", match[6]).strip()
+        sort = _NAME.match(text)
+        return _Record(int(match[1], 16), at, stamp, sort[0].strip() if sort else "",
+                       text.split()[0].lower(), text, "asserted", number)  # fmt: skip
+    if match := _UNSET.match(line):
+        at, stamp, rest = None, "", match[2]
+    elif match := _COLUMNS.match(line):
+        (at, stamp), rest = _time(match[2], match[3], match[4]), match[5]
+    else:
+        return None
+    parts = [part.strip() for part in rest.split("|")]
+    direction = next((_NOTES[p.lower()] for p in parts if p.lower() in _NOTES), "asserted")
+    parts = [p for p in parts if p and p.lower() not in _NOTES]
+    if not parts:
+        return None
+    sort = (_NAME.match(parts[0]) or [""])[0].strip()
+    return _Record(int(match[1], 16), at, stamp, parts[0], sort.split(" ")[0].lower(),
+                   " | ".join(parts), direction, number)  # fmt: skip
+
+
+_GONE = re.compile(r"presence detected|fully redundant", re.IGNORECASE)
+
+
+def _code(record: _Record) -> str:
+    """Return the code of a record; a good state that is taken away is a sign, too."""
+    if record.direction == "deasserted" and _GONE.search(record.text):
+        if "edundant" in record.text:
+            fan = "fan" in record.text.lower()
+            return "bmc.thermal.fan" if fan else "bmc.power.redundancy"
+        return "bmc.power.removed" if record.sort in ("power", "psu") else ""
+    return code_of(record.text)
+
+
+class _Log:
+    """An event log: the same record in two dialects once, and what is over told from what is not."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[int, str, str]] = set()
+        self._open: dict[tuple[str, str], list[int]] = {}
+        self._found: list[tuple[_Record, str, bool]] = []
+        self.records = self.dropped = 0
+
+    def take(self, record: _Record) -> None:
+        """Take one record in."""
+        key = (record.number, record.stamp, record.sort)
+        if record.stamp and key in self._seen:
+            return
+        self._seen.add(key)
+        self.records += 1
+        code = _code(record)
+        back = record.direction == "deasserted" and not _GONE.search(record.text)
+        good = record.direction == "asserted" and _GONE.search(record.text)
+        if back or good:
+            self._close(record, code)
+        elif code and len(self._found) < MOST:
+            self._open.setdefault((record.sensor, code), []).append(len(self._found))
+            self._found.append((record, code, False))
+        elif code:
+            self.dropped += 1
+
+    def _close(self, record: _Record, code: str) -> None:
+        """Close what this record takes back: its own sign, or by a good state all of its sensor."""
+        for key in [k for k in self._open if k[0] == record.sensor and (not code or k[1] == code)]:
+            for index in self._open.pop(key):
+                self._found[index] = (*self._found[index][:2], True)
+
+    def events(self) -> list[Event]:
+        """Return the signs that stand, and those that are over under a code that says so."""
+        found = []
+        for record, open_code, over in self._found:
+            code = cleared(open_code) if over else open_code
+            if code:
+                clock = "epoch" if record.at is not None else "none"
+                detail = {"line": record.line, "device": plain(record.sensor, 60)}
+                found.append(Event("host", code, plain(record.text), record.at, clock, detail))
+        return found
+
+
+def read(source: Source) -> Reading:
+    """Read event logs and sensor tables; lines of neither are passed over."""
+    log, sensors = _Log(), ipmi_sensors.Sensors()
+    problems: list[str] = []
+    empty = 0
+    text = source.whole(LIMIT).decode("utf-8", "replace")
+    for number, whole in enumerate(text.splitlines(), start=1):
+        line = whole[:LINE_LIMIT].rstrip()
+        if record := _record(line, number):
+            log.take(record)
+        elif sensors.take(line, number):
+            continue
+        elif _EMPTY.match(line):
+            empty = 1
+        elif _REFUSED.match(line) and len(problems) < 5:  # noqa: PLR2004
+            problems.append(f"line {number}: {line}")
+    if log.dropped:
+        problems.append(f"{log.dropped} further events are not kept: more than {MOST}")
+    measured: list[Measurement] = sensors.measured
+    missing = [
+        Missing(KIND, "host", "bmc.sensor", Why.NO_READING, f"{name} gives no reading")
+        for name in sensors.silent
+    ]
+    records = log.records + sensors.records + empty
+    worked = bool(records) and (bool(log.records or empty) or sensors.records > len(sensors.silent))
+    return Reading(
+        source.path, KIND, records, tuple(map(plain, (*source.problems, *problems))),
+        (*log.events(), *sensors.events), tuple(measured), tuple(missing), source.cut, worked,
+    )  # fmt: skip
+
+
+_EVENTS = re.compile(
+    rb"^\s{0,8}[0-9A-Fa-f]{1,5} {0,4}\| {0,4}(?:\d{1,2}/\d{1,2}/\d{2,4}|Pre-?Init|[A-Z][a-z]{2}-\d{1,2}-\d{4})"
+    rb"[^|\n]{0,20}\|[^|\n]{1,80}\|[^|\n]{0,80}\|?", re.MULTILINE,
+)  # fmt: skip
+_VENDOR = re.compile(
+    rb"^\s{0,4}[0-9A-Fa-f]{4} {1,4}\d\d/\d\d/\d{2,4} {1,4}\d\d:\d\d:\d\d {1,4}[A-Z]{2,4} {1,4}\w{2,8} {1,4}\S",
+    re.MULTILINE,
+)  # fmt: skip
+_SENSORS = re.compile(
+    rb"^[^|\n]{2,32}\| {0,4}(?:[0-9A-Fa-f]{2}h {0,4}\|[^|\n]{2,6}\|[^|\n]{3,8}\||[^|\n]{1,24}\| "
+    rb"(?:ok|ns|cr|nc|nr|lnc|lcr|unc|ucr)\s*$|[^|\n]{2,12}\|[^|\n]{2,24}\|[^|\n]{3,14}\|[^|\n]{2,12}\|"
+    rb"[^|\n]{3,12}\|[^|\n]{2,12}\|)", re.MULTILINE,
+)  # fmt: skip
+_SAID = re.compile(rb"^(?:SEL has no entries|SEL Information$|Get SEL Info command failed"
+                   rb"|Could not open device at /dev/ipmi)", re.MULTILINE)  # fmt: skip
+
+
+def likeness(head: bytes) -> float:
+    """Return 0.8 for rows of an event log or of sensors, else 0."""
+    head = head[: 1 << 16]
+    rows = len(_EVENTS.findall(head[:8192])) + len(_VENDOR.findall(head[:8192]))
+    if rows or _SAID.search(head[:8192]):
+        return 0.8
+    return 0.8 if len(_SENSORS.findall(head)) >= 2 else 0.0  # noqa: PLR2004
+
+
+READER = Reader(KIND, "ipmitool sel, sdr and sensor; FreeIPMI's ipmi-sel", likeness, read)
