@@ -1,0 +1,139 @@
+"""Who says a line of a job's output, and which GPU a rank has: prefixes off, mapping learnt.
+
+Launchers put a host, a rank or both before each line (pdsh, mpirun, srun, torchrun, NCCL). A rank
+is no GPU: only NCCL's own communicator lines (rank, bus id), DeepSpeed's rank mapping and the
+launcher's table of failures say where one runs. What is not said stays ``rankN``.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+_MPIRUN = re.compile(r"\[\d{1,5},(\d{1,6})\]<std(?:out|err|diag)>: ?")
+_ROLE = re.compile(r"\[[a-z_]{1,32}\d{1,6}\]: ?")  # torchrun: role and local rank
+_RANK = re.compile(r"\[rank ?(\d{1,6})\]: ?", re.IGNORECASE)
+_SRUN = re.compile(r" {0,5}(\d{1,6}): (?=\S| iteration)")
+_NCCL = re.compile(r"([\w.\-]{1,253}):(\d{1,10}):\d{1,10} \[(\d{1,4})\] ")
+_PDSH = re.compile(r"([A-Za-z][\w.\-]{0,252}): (?=\[\d{4}-|\[rank|\[default| {0,3}iteration )")
+_HOSTED = re.compile(r"([A-Za-z][\w.\-]{0,252}): ")
+_INSIDE = re.compile(r"\[Rank (\d{1,6})\]|\bRank (\d{1,6})\]|\bon rank:? (\d{1,6})\b")
+_INIT = re.compile(
+    r"\brank (\d{1,6}) nranks (\d{1,6}) cudaDev \d{1,4}(?: nvmlDev (\d{1,4}))? "
+    r"busId ([0-9a-f]{1,12})\b"
+)
+_WORKERS = re.compile(r"'([\w.\-]{1,253})': \[([\d, ]{1,2000})\]")
+_TABLE_HOST = re.compile(r" {0,4}host {1,12}: ([\w.\-]{1,253})\s{0,4}\Z")
+_TABLE_RANK = re.compile(r" {0,4}rank {1,12}: (\d{1,6}) \(local_rank: \d{1,6}\)")
+LEARN = (b" nranks ", b"global_rank_mapping", b" (local_rank: ", b"  host ", b"WORLD INFO DICT",
+         b"world_size", b"world size")  # fmt: skip
+_WORLD = re.compile(r"world[_ ]size['\"]?\s{0,2}[=:]\s{0,2}(\d{1,6})\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A line without its prefixes: `rank` and `host` are None where nothing says them."""
+
+    text: str
+    host: str | None = None
+    rank: int | None = None
+    pid: str | None = None
+
+
+def bus_address(number: str) -> str:
+    """Return the ``pci:`` subject of NCCL's busId, a hexadecimal domain, bus, device, function."""
+    value = int(number, 16)
+    domain, bus = value >> 20 & 0xFFFF, value >> 12 & 0xFF
+    return f"pci:{domain:04x}:{bus:02x}:{value >> 4 & 0xFF:02x}.{value & 7}"
+
+
+@dataclass(slots=True)
+class Places:
+    """Hosts, and where each rank runs, as far as the log has told."""
+
+    hosts: set[str] = field(default_factory=set)
+    host_of: dict[int, str] = field(default_factory=dict)
+    gpu_of: dict[int, str] = field(default_factory=dict)
+    rank_of: dict[tuple[str, str], int] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    world: int | None = None
+    _table_host: str | None = None
+
+    def spoken(self, line: str) -> Spoken:
+        """Return a line's words, and who said them."""
+        host, rank, pid = None, None, None
+        for _ in range(5):
+            if match := _MPIRUN.match(line) or _RANK.match(line):
+                rank = int(match[1])
+            elif match := _NCCL.match(line):
+                host, pid = match[1], match[2]
+                self.hosts.add(host)
+                line = line[match.end() :]
+                break
+            elif match := _ROLE.match(line):
+                pass
+            elif rank is None and (match := _SRUN.match(line)):
+                rank = int(match[1])
+            elif (match := _HOSTED.match(line)) and (match[1] in self.hosts or _PDSH.match(line)):
+                host = match[1]
+                self.hosts.add(host)
+            else:
+                break
+            line = line[match.end() :]
+        if rank is None and (match := _INSIDE.search(line[:400])):
+            rank = int(next(group for group in match.groups() if group))
+        if rank is None and host and pid:
+            rank = self.rank_of.get((host, pid))
+        return Spoken(line, host, rank, pid)
+
+    def learn(self, said: Spoken) -> None:
+        """Take in what a line says of ranks and hosts."""
+        if match := _INIT.search(said.text):
+            self._communicator(match, said)
+        elif "global_rank_mapping" in said.text:
+            for host, ranks in _WORKERS.findall(said.text):
+                self.hosts.add(host)
+                for place, word in enumerate(ranks.split(",")):
+                    if word.strip().isdecimal():
+                        self.host_of[int(word)] = host
+                        self.gpu_of.setdefault(int(word), f"gpu{place}")
+        elif "WORLD INFO DICT" in said.text:
+            self.hosts.update(host for host, _ in _WORKERS.findall(said.text))
+        elif match := _TABLE_HOST.match(said.text):
+            self._table_host = match[1]
+            self.hosts.add(match[1])
+        elif (match := _TABLE_RANK.match(said.text)) and self._table_host:
+            self.host_of.setdefault(int(match[1]), self._table_host)
+        if match := _WORLD.search(said.text):
+            self.world = max(self.world or 0, int(match[1]))
+
+    def _communicator(self, match: re.Match[str], said: Spoken) -> None:
+        """Take in NCCL's own line; the largest communicator is the job's, and its ranks count."""
+        rank, size = int(match[1]), int(match[2])
+        if size < (self.world or 0):
+            return
+        self.world = size
+        self.gpu_of[rank] = bus_address(match[4])
+        if said.host:
+            self.host_of[rank] = said.host
+            if said.pid:
+                self.rank_of[said.host, said.pid] = rank
+        if match[3]:
+            home = said.host or ""
+            self.aliases[f"{home}/gpu{match[3]}"] = self.gpu_of[rank]
+
+    def subject(self, said: Spoken, device: str = "") -> str:
+        """Return the subject of what was said: the rank's GPU, the rank, a NIC or the host."""
+        rank = said.rank
+        if rank is None and said.host and said.pid:
+            rank = self.rank_of.get((said.host, said.pid))
+        host = said.host or (self.host_of.get(rank) if rank is not None else None)
+        if rank is not None:
+            host = self.host_of.get(rank, host)
+        if device:
+            place = f"nic:{device}"
+        elif rank is not None:
+            place = self.gpu_of.get(rank) or f"rank{rank}"
+        else:
+            place = "host"
+        if len(self.hosts) > 1 and host:
+            return f"host:{host}" if place == "host" else f"host:{host}/{place}"
+        return place
