@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rackproof.diagnostics.rules import dcgm, ports
+from rackproof.diagnostics.rules import dcgm, job, ports
 from rackproof.diagnostics.rules.tables import Rule, toml
 from rackproof.harness.model import Event, Measurement, Value
 
@@ -166,4 +166,5 @@ def signs(measurements: Sequence[Measurement], events: Sequence[Event]) -> list[
                 continue
             if not any((one.subject, other) in struck for other in test.unless):
                 found.append(_sign(one, test))
-    return [*found, *_links(measurements), *_corrected(measurements), *ports.signs(measurements)]
+    found += [*_links(measurements), *_corrected(measurements), *ports.signs(measurements)]
+    return job.settle(found)

@@ -16,6 +16,7 @@ from rackproof.harness.readers import (
     nvidia_smi_q,
     nvidia_smi_xml,
     training_log,
+    training_log,
 )
 from rackproof.harness.readers.reading import Reader
 
@@ -32,6 +33,7 @@ READERS: Sequence[Reader] = (
     dcgm_diag_json.READER,
     ib.READER,
     ipmi.READER,
+    training_log.READER,
     training_log.READER,
 )
 
