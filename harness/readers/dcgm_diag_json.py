@@ -1,7 +1,7 @@
 """`dcgmi diag -j` of DCGM 2 to 4, and the log of a wrapper that prints its results as objects.
 
-DCGM 3 names GPUs by ``gpu_id`` or ``gpu_ids`` ("0,1,2", text or number), DCGM 4 by entities; reasons
-are texts, or objects with the error's number, category and severity.
+DCGM 3 names GPUs by ``gpu_id`` or ``gpu_ids`` ("0,1,2", text or number), DCGM 4 by entities;
+reasons are texts, or objects with the error's number, category and severity.
 """
 
 import re

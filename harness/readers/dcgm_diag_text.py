@@ -34,7 +34,9 @@ _SECTIONS = re.compile(
     rb"^[|+]-----  (?:Deployment|Integration|Hardware|Stress|Metadata)  -{2,20}\+-{8,120}[|+]",
     re.MULTILINE,
 )
-_REFUSED = re.compile(rb"Error: unable to establish a connection to the specified host", re.I)
+_REFUSED = re.compile(
+    rb"Error: unable to establish a connection to the specified host", re.IGNORECASE
+)
 
 
 def likeness(head: bytes) -> float:
@@ -130,9 +132,9 @@ class _Table:
             gpus, text = self._told
             if len(text) < REASON_LIMIT:
                 self._told = gpus, text + _cell(value)
-        elif self._test and not self._status(self._test[0].test, value):
-            self.found.note("a row that continues nothing is passed over")
-        elif not self._test and not self._metadata:
+        elif self._metadata:
+            return
+        elif not self._test or not self._status(self._test[0].test, value):
             self.found.note("a row that continues nothing is passed over")
 
     def _status(self, test: str, value: str) -> bool:

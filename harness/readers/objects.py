@@ -14,7 +14,7 @@ _CLOSERS = {"{": "}", "[": "]"}
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The values found; `cut` is True where the last one was broken off, `bad` where one is none."""
+    """The values found; `cut`: the last one was broken off; `bad`: nothing of it could be kept."""
 
     values: list[Any] = field(default_factory=list)
     cut: bool = False
@@ -38,7 +38,7 @@ class _Scan:
 def _string_end(text: str, at: int) -> int:
     """Return the place after the string that begins at `at`, or -1."""
     at += 1
-    while 0 <= (quote := text.find('"', at)):
+    while (quote := text.find('"', at)) >= 0:
         backslash = text.find("\\", at, quote)
         if backslash < 0:
             return quote + 1
