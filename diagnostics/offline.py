@@ -25,6 +25,9 @@ from rackproof.harness.readers import UNRECOGNISED, Reading
 
 MOST_EPISODES = 2000
 IDLE = frozenset(("none", "watch", "retest"))
+# Kinds of which only some fields tell of health: without any of those nothing was looked at.
+_QUERIES = frozenset(("nvidia-smi-q", "nvidia-smi-xml", "nvidia-smi-table", "nvidia-smi-csv",
+                      "dcgm-metrics"))  # fmt: skip
 
 
 def _entry(reading: Reading) -> dict[str, Any]:
@@ -63,7 +66,7 @@ def _gpus(readings: Sequence[Reading], known: Machines) -> set[tuple[str, str]]:
         for subject in (
             {m.subject for m in reading.measurements} | {m.subject for m in reading.missing}
         )
-        if subject.startswith(("pci:", "gpu"))
+        if subject.startswith(("pci:", "gpu")) and "/link" not in subject
     }
 
 
@@ -128,7 +131,7 @@ def _unjudged(reading: Reading) -> bool:
     """Whether nothing can be said for the machine from this input, were there no sign in it."""
     if reading.cut or not reading.worked or not reading.records:
         return True
-    if reading.kind not in ("nvidia-smi-q", "nvidia-smi-xml"):
+    if reading.kind not in _QUERIES:
         return False
     seen = {m.metric for m in reading.measurements} | {m.metric for m in reading.missing}
     return not seen & signs.judged_metrics()

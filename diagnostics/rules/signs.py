@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rackproof.diagnostics.rules import dcgm, job, ports
+from rackproof.diagnostics.rules import dcgm, job, links, ports
 from rackproof.diagnostics.rules.tables import Rule, toml
 from rackproof.harness.model import Event, Measurement, Value
 
@@ -65,7 +65,7 @@ def _words() -> Mapping[str, Mapping[str, Any]]:
 
 def judged_metrics() -> frozenset[str]:
     """Return the metrics by which a GPU's health can be judged here."""
-    return frozenset(test.metric for test in _tests())
+    return frozenset((*(test.metric for test in _tests()), *links.LEAST, "xid.last"))
 
 
 def meaning(event: Event) -> Rule | None:
@@ -167,4 +167,5 @@ def signs(measurements: Sequence[Measurement], events: Sequence[Event]) -> list[
             if not any((one.subject, other) in struck for other in test.unless):
                 found.append(_sign(one, test))
     found += [*_links(measurements), *_corrected(measurements), *ports.signs(measurements)]
+    found += links.signs(measurements)
     return job.settle(found)

@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from rackproof.harness.readers import (
     dcgm_diag_json,
     dcgm_diag_text,
+    dcgm_metrics,
     gpu_burn,
     ib,
     ipmi,
     kernel_log,
     memtest,
+    nvidia_smi_csv,
+    nvidia_smi_nvlink,
     nvidia_smi_q,
+    nvidia_smi_table,
+    nvidia_smi_topo,
     nvidia_smi_xml,
-    training_log,
     training_log,
 )
 from rackproof.harness.readers.reading import Reader
@@ -26,6 +30,11 @@ FLOOR = 0.05
 READERS: Sequence[Reader] = (
     nvidia_smi_xml.READER,
     nvidia_smi_q.READER,
+    nvidia_smi_table.READER,
+    nvidia_smi_csv.READER,
+    nvidia_smi_nvlink.READER,
+    nvidia_smi_topo.READER,
+    dcgm_metrics.READER,
     kernel_log.READER,
     memtest.READER,
     gpu_burn.READER,
@@ -33,7 +42,6 @@ READERS: Sequence[Reader] = (
     dcgm_diag_json.READER,
     ib.READER,
     ipmi.READER,
-    training_log.READER,
     training_log.READER,
 )
 

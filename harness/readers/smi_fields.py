@@ -17,6 +17,7 @@ SMALL = 1024  # a negative count that was taken as unsigned lies this near to th
 _NUMBER = re.compile(r"(-?\d{1,20}(?:\.\d{1,9})?)(?: ?x\Z| ([%\w/().]{1,16}))?\s*\Z")
 _FACTORS = {"MIB": 1.0, "MB": 1e6 / 2**20, "KIB": 1 / 1024, "GIB": 1024.0}
 _LOST = ("gpu is lost", "unknown error", "err!", "gpu access blocked")
+_CLEAR, _MANY_LOST = "gpu is lost", 3
 _RESET = "requires reset"
 _ABSENT = ("n/a", "not supported", "not available", "function not found", "deprecated", "none", "")
 _DENIED = "permission"
@@ -243,9 +244,13 @@ class _Out:
                 )
         lost = [k for k, v in self.values.items() if why_absent(v) is Why.LOST]
         if lost:
-            text = f"{lost[0]}: {plain(self.values[lost[0]], 80)}"
+            # One cell that cannot be read is a sensor's; a lost GPU says so, or answers nothing.
+            clear = next((k for k in lost if _CLEAR in self.values[k].lower()), None)
+            code = "smi.lost" if clear or len(lost) >= _MANY_LOST else "smi.unread"
+            name = clear or lost[0]
+            text = f"{name}: {plain(self.values[name], 80)}"
             detail = {"count": len(lost), "fields": len(self.values)}
-            self.events.append(Event(self.subject, "smi.lost", text, clock="none", detail=detail))
+            self.events.append(Event(self.subject, code, text, clock="none", detail=detail))
         if any(_RESET in v.lower() for v in self.values.values()):
             text = "the driver says that the GPU requires reset"
             self.events.append(Event(self.subject, "smi.needs-reset", text, clock="none"))

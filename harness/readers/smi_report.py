@@ -15,7 +15,7 @@ from rackproof.harness.readers.source import Source
 _ZEROS = re.compile(r"[0\-]*\Z")
 
 
-def _identity(value: str) -> str | None:
+def identity(value: str) -> str | None:
     """Return a serial number or UUID, or None where the field holds a stand-in."""
     bare = value.strip().removeprefix("GPU-")
     if why_absent(value) or _ZEROS.match(bare) or not re.fullmatch(r"[\w\-]{4,64}", bare):
@@ -55,8 +55,8 @@ def reading(kind: str, source: Source, reports: Sequence[Report], problems: list
                 aliases[f"gpu{index}"] = gpu.address
             for field, found in (("serial", serials), ("serial_number", serials),
                                  ("uuid", uuids), ("gpu_uuid", uuids)):  # fmt: skip
-                if identity := _identity(gpu.values.get(field, "")):
-                    found[subject] = identity
+                if known := identity(gpu.values.get(field, "")):
+                    found[subject] = known
         version = report.head.get("driver_version", "")
         if version and not why_absent(version.split(" [")[0]):
             name = version.split(" [")[0][:40]
