@@ -12,6 +12,7 @@ from rackproof.diagnostics.checks import Check
 from rackproof.diagnostics.evidence import Record, gpu_of
 from rackproof.diagnostics.judge import Judgement
 from rackproof.diagnostics.verdict import Verdict, roll_up
+from rackproof.reports.retests import retesting, showed, what
 from rackproof.reports.words import bounds, counted, headline, remarks, shown, visible
 
 MOST_LINES = 100  # of one case; the record holds them all
@@ -76,6 +77,16 @@ def _case(suite: ET.Element, burn: str, subject: str, checks: Sequence[Check]) -
         said.text = f"passed by waiver, and FAIL without it\n{_lines(held)}"
 
 
+def _retests(record: Record, judgement: Judgement) -> list[tuple[str, str]]:
+    """Return the retests as properties; none where there was no budget for them."""
+    told = retesting(record, judgement)
+    if told is None:
+        return []
+    rows = [(f"retest {n}", f"{row.subject}: {what(row)}: {showed(row)}")
+            for n, row in enumerate(told.rows[:MOST_LINES], 1)]  # fmt: skip
+    return [("retests", told.total), *rows]
+
+
 def _suite(record: Record, judgement: Judgement, name: str, fingerprint: str) -> ET.Element:
     head = record.head
     suite = ET.Element("testsuite", name=visible(name), time="0")
@@ -92,6 +103,7 @@ def _suite(record: Record, judgement: Judgement, name: str, fingerprint: str) ->
         *((f"gpus {word}", str(counts[word])) for word in counts),
         *((f"version of {part}", text) for part, text in head.versions.items()),
         ("headline", headline(judgement)),
+        *_retests(record, judgement),
         *((f"left out {burn}", why) for burn, why in head.left_out.items()),
         *((f"not on this rack {burn}", why) for burn, why in head.skipped.items()),
         *([("record sha256", fingerprint)] if fingerprint else []),

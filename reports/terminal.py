@@ -23,9 +23,11 @@ from rich.text import Text
 
 from rackproof.diagnostics.evidence import Head, Planned
 from rackproof.diagnostics.judge import Judgement
+from rackproof.diagnostics.retest.decide import MORE
 from rackproof.harness.burns.table import BURNS
 from rackproof.harness.model import sort_of
 from rackproof.reports.junit import line_of
+from rackproof.reports.retests import Retesting, showed, what
 from rackproof.reports.rows import Row, findings, gaps
 from rackproof.reports.sentence import sentence
 from rackproof.reports.words import (
@@ -136,6 +138,8 @@ def _length(about: Head) -> str:
         text += f", for {spoken(about.lasting)} in rounds that are each shuffled anew"
     elif about.budget is not None:
         text += f", the best that fits into {spoken(about.budget)}"
+    if about.retest_budget is not None:
+        text += f"; then retests of what failed, up to {spoken(about.retest_budget)} in all"
     return text
 
 
@@ -228,11 +232,17 @@ class Progress:
 
 # --- afterwards --------------------------------------------------------------------------------
 def conclusion(
-    judgement: Judgement, record: Path, file: TextIO, *, everything: bool = False
+    judgement: Judgement,
+    record: Path,
+    file: TextIO,
+    *,
+    everything: bool = False,
+    retests: Retesting | None = None,
 ) -> None:
     """Say what was found, what to do, where the record is; the verdict is the last line.
 
-    At most 20 lines of each sort, unless `everything`, which also lists what is PASS.
+    `retests` are what was run beyond the plan. At most 20 lines of each sort, unless `everything`,
+    which also lists what is PASS.
     """
     page = Page(file)
     most = len(judgement.checks) if everything else SHOWN
@@ -244,6 +254,8 @@ def conclusion(
     _gaps(page, gaps(unknown(judgement)), most, record)
     _findings(page, "FAIL, waived, does not count", findings(waived(judgement)), most, record)
     _diagnoses(page, [d.as_json() for d in judgement.diagnoses], most, record)
+    if retests is not None:
+        _retests(page, retests, most, record)
     if judgement.problems:
         page.title("Problems of the record")
         _listed(page, judgement.problems, most)
@@ -328,10 +340,23 @@ def _diagnoses(
 
 
 def _because(page: Page, reasons: Sequence[str]) -> None:
-    for reason in reasons[:REASONS]:
+    """List the reasons, the first few and what would tell more."""
+    more = [reason for reason in reasons if reason.startswith(MORE)]
+    others = [reason for reason in reasons if reason not in more]
+    for reason in others[:REASONS]:
         page.line(f"- {reason}", indent="    ", hang="      ")
-    if len(reasons) > REASONS:
-        page.line(f"- and {len(reasons) - REASONS} more", indent="    ")
+    if len(others) > REASONS:
+        page.line(f"- and {len(others) - REASONS} more", indent="    ")
+    for reason in more:
+        page.line(f"- {reason}", indent="    ", hang="      ")
+
+
+def _retests(page: Page, retests: Retesting, most: int, where: Path) -> None:
+    page.title(f"Retests: {retests.total}")
+    for row in retests.rows[:most]:
+        page.line(f"{row.subject}  {what(row)}", indent="  ", hang="    ")
+        page.line(showed(row), indent="    ", hang="    ")
+    _more(page, retests.rows, most, where)
 
 
 # --- of files ----------------------------------------------------------------------------------

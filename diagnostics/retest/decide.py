@@ -36,6 +36,8 @@ _OWN = {
     Cause.HOST: ("host", "power", "thermal", "pcie", "storage"),
     Cause.NIC: ("nic",),
 }
+MORE = "what would tell more: "
+"""Begins the last reason of a diagnosis, where a retest would pay."""
 _SURE, _HALF = 0.9, 0.5
 FEWEST_FAILS = 2
 
@@ -139,7 +141,7 @@ def advice(belief: Belief) -> str | None:
     if belief.signs.kind == "terminal":
         return None
     next_one = best(gains(belief, float("inf"), frozenset(Test), ahead=False))
-    return f"what would tell more: {worded(next_one)}" if next_one else None
+    return f"{MORE}{worded(next_one)}" if next_one else None
 
 
 def decide(belief: Belief) -> Decision:

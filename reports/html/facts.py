@@ -17,10 +17,12 @@ from rackproof.diagnostics.verdict import Verdict
 from rackproof.harness.burns.table import BURNS
 from rackproof.harness.metrics import metrics
 from rackproof.reports.html.evidence import IDENTITY, identities
+from rackproof.reports.retests import retesting, showed, what
 from rackproof.reports.rows import LAYERS, Row
 from rackproof.reports.words import ACTIONS, COMPONENTS, PERSISTENCES, bounds, counted, places
 
 SURE = 0.995  # from here on a rounded share would read 100%
+MOST_RETESTS = 100
 MOST_REASONS = 12  # of one diagnosis; the record holds them all
 
 
@@ -189,6 +191,18 @@ def cases(diagnoses: Sequence[Diagnosis]) -> list[Row]:
         for root in sorted(diagnoses, key=lambda d: d.case)
         if root.role == "root"
     ]
+
+
+def retests(record: Record, judgement: Judgement) -> Row | None:
+    """Return what was run beyond the plan; None where no budget was given for it."""
+    told = retesting(record, judgement)
+    if told is None:
+        return None
+    rows = [
+        {"subject": row.subject, "what": what(row), "showed": showed(row)}
+        for row in told.rows[:MOST_RETESTS]
+    ]
+    return {"total": told.total, "rows": rows, "more": len(told.rows) - len(rows)}
 
 
 def gpus(record: Record, judgement: Judgement) -> list[Row]:

@@ -105,6 +105,7 @@ def _context(record: Record, judgement: Judgement) -> dict[str, Any]:
         "problems": judgement.problems[:MOST_PROBLEMS],
         "more_problems": max(len(judgement.problems) - MOST_PROBLEMS, 0),
         "cases": facts.cases(judgement.diagnoses),
+        "retests": facts.retests(record, judgement),
         "racks": drawings(record.head, judgement),
         "failed": findings(failed),
         "held": findings(held),
