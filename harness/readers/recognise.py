@@ -16,10 +16,14 @@ from rackproof.harness.readers import (
     memtest,
     nvidia_smi_csv,
     nvidia_smi_nvlink,
+    nvbandwidth,
     nvidia_smi_q,
     nvidia_smi_table,
     nvidia_smi_topo,
     nvidia_smi_xml,
+    redfish,
+    slurm,
+    superbench,
     training_log,
 )
 from rackproof.harness.readers.reading import Reader
@@ -36,12 +40,16 @@ READERS: Sequence[Reader] = (
     nvidia_smi_topo.READER,
     dcgm_metrics.READER,
     kernel_log.READER,
+    superbench.READER,
     memtest.READER,
     gpu_burn.READER,
     dcgm_diag_text.READER,
     dcgm_diag_json.READER,
     ib.READER,
+    redfish.READER,
     ipmi.READER,
+    slurm.READER,
+    nvbandwidth.READER,
     training_log.READER,
 )
 
