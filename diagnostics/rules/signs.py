@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rackproof.diagnostics.rules import dcgm, job, links, ports
+from rackproof.diagnostics.rules import bandwidth, dcgm, job, links, ports
 from rackproof.diagnostics.rules.tables import Rule, toml
 from rackproof.harness.model import Event, Measurement, Value
 
@@ -168,4 +168,5 @@ def signs(measurements: Sequence[Measurement], events: Sequence[Event]) -> list[
                 found.append(_sign(one, test))
     found += [*_links(measurements), *_corrected(measurements), *ports.signs(measurements)]
     found += links.signs(measurements)
+    found += bandwidth.signs(measurements)
     return job.settle(found)
