@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 from rackproof.diagnostics.cases import Case
 from rackproof.diagnostics.episodes import Said, told
+from rackproof.diagnostics.slots import carriers
 
 MOST = 12
 
@@ -28,6 +29,13 @@ def _when(at: float | None, clock: str) -> str:
     return f"{at:.3f} s {word}".rstrip()
 
 
+def _stamp(said: Said, at: float | None, *, own: bool) -> str:
+    """Return a time of `said` as its file has it, or on the clock that all files have."""
+    if at is None or not own:
+        return _when(at, str(said.clock[0]))
+    return _when(at - said.shift, said.event.clock)
+
+
 def _name(said: Said) -> str:
     """Return the file's name; bytes that are no text are shown as escapes."""
     return PurePath(said.file).name.encode("utf-8", "backslashreplace").decode()
@@ -41,9 +49,10 @@ def _line(group: Sequence[Said]) -> str:
     count = told(group)
     often = "once" if count == 1 else f"{count} times"
     words = [f"{first.event.code} {often}"]
-    if when := _when(first.event.at, first.event.clock):
+    own = len({s.event.clock for s in group}) == 1  # else only the common clock says how they lie
+    if when := _stamp(first, first.at, own=own):
         words.append(when)
-        if last.last != first.event.at and (until := _when(last.last, last.event.clock)):
+        if last.last != first.at and (until := _stamp(last, last.last, own=own)):
             words.append(f"to {until.removeprefix('at ').removeprefix('on ')}")
     if first.line:
         words.append(f"({_name(first)} line {first.line})")
@@ -54,6 +63,9 @@ def _line(group: Sequence[Said]) -> str:
 def because(case: Case) -> tuple[str, ...]:
     """Return a line for each code at each place of a case, root first, MOST at most."""
     lines = []
+    if case.slot:
+        names = ", ".join(carriers(case))
+        lines.append(f"it stays with the place: seen there with each of {names}")
     for episodes in (case.root, case.tied):
         groups: dict[tuple[str, str, str], list[Said]] = {}
         for episode in episodes:

@@ -36,6 +36,7 @@ class Case:
     """One root. `rule` says what it is; `root` holds its episodes, `tied` those that follow.
 
     `outside` is ``host`` or ``fabric`` where the root lies outside of the places that told of it.
+    `slot` says that it stayed where it was when another GPU came there.
     """
 
     machine: str
@@ -44,6 +45,7 @@ class Case:
     root: list[Episode] = field(default_factory=list)
     tied: list[Episode] = field(default_factory=list)
     outside: str = ""
+    slot: bool = False
 
     def victims(self) -> set[tuple[str, str]]:
         """Return the (machine, subject) pairs that suffered from it."""

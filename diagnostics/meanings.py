@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from rackproof.diagnostics.episodes import Said
 from rackproof.diagnostics.machines import Machines
+from rackproof.diagnostics.offline_peers import compared
 from rackproof.diagnostics.rules import kernel, signs, sxid, xid
 from rackproof.diagnostics.rules.tables import Rule
 from rackproof.harness.model import Event
@@ -47,14 +48,28 @@ def _causes(said: Sequence[Said]) -> list[Said]:
     return found
 
 
+def _placed(one: Said) -> Said:
+    """Return a sign of one link as its GPU's, with the link in its detail: as the kernel has it."""
+    gpu, slash, number = one.subject.rpartition("/link")
+    if not slash or not number.isdecimal():
+        return one
+    family = one.rule.family if one.rule.family == "link" else f"{one.rule.family}/{number}"
+    detail = dict(one.event.detail) | {"link": int(number)}
+    event = replace(one.event, detail=detail)
+    return replace(one, event=event, subject=gpu, rule=replace(one.rule, family=family))
+
+
 def said_by(readings: Sequence[Reading], known: Machines) -> list[Said]:
     """Return all that was said, with its meaning; what means nothing is left out."""
-    found = []
+    found, decided = compared(readings, known)
     for index, reading in enumerate(readings):
         pairs = [(e, rule) for e in reading.events if (rule := meaning(e)) is not None]
-        pairs += signs.signs(reading.measurements, reading.events)
+        pairs += [
+            pair for pair in signs.signs(reading.measurements, reading.events)
+            if pair[0].code not in decided
+        ]  # fmt: skip
         for event, rule in pairs:
             machine, subject = known.place(index, event.subject)
             found.append(Said(event, rule, machine, subject, str(reading.path)))
     found += _causes(found)
-    return [s for s in found if s.rule.kind != "ignore" or s.rule.family == "nic-link"]
+    return [_placed(s) for s in found if s.rule.kind != "ignore" or s.rule.family == "nic-link"]

@@ -17,9 +17,14 @@ from rackproof.diagnostics.diagnosis import Diagnosis
 from rackproof.diagnostics.episodes import Episode, coarse, episodes
 from rackproof.diagnostics.machines import Machines, machines
 from rackproof.diagnostics.meanings import said_by
-from rackproof.diagnostics.repeats import own_fault, persistence
+from rackproof.diagnostics.overlap import once
+from rackproof.diagnostics.repeats import own_fault
+from rackproof.diagnostics.retest.files import conclude
+from rackproof.diagnostics.retest.history import Ledger, Told
 from rackproof.diagnostics.rules import kernel, signs
 from rackproof.diagnostics.settling import directives, link_of, one_each, shared, with_directives
+from rackproof.diagnostics.slots import stays, with_carriers
+from rackproof.diagnostics.timeline import on_one_clock
 from rackproof.diagnostics.verdict import Verdict, roll_up
 from rackproof.harness.readers import UNRECOGNISED, Reading
 
@@ -60,14 +65,14 @@ class OfflineJudgement:
 
 def _gpus(readings: Sequence[Reading], known: Machines) -> set[tuple[str, str]]:
     """Return every GPU that a query listed, as (machine, subject)."""
-    return {
+    found = {
         known.place(index, subject)
         for index, reading in enumerate(readings)
         for subject in (
             {m.subject for m in reading.measurements} | {m.subject for m in reading.missing}
         )
-        if subject.startswith(("pci:", "gpu")) and "/link" not in subject
     }
+    return {one for one in found if one[1].startswith(("pci:", "gpu")) and "/" not in one[1]}
 
 
 def _subject(case: Case) -> str:
@@ -76,20 +81,26 @@ def _subject(case: Case) -> str:
     return case.subject if link is None else f"{case.subject}/link{link:02d}"
 
 
-def _confidence(case: Case) -> float:
-    """How sure the component is: by the kind of its evidence, and by how much of it there is."""
-    base = {"terminal": 0.9, "hardware": 0.7, "driver": 0.6, "app": 0.7}.get(case.rule.kind, 0.4)
-    codes = {s.event.code for e in (*case.root, *case.tied) for s in e.said}
-    base = base - 0.2 if case.rule.component == "unknown" else base
-    return min(0.97, base + 0.04 * (len(codes) - 1))
+def _began(case: Case) -> float | None:
+    """Return when a case began, in seconds since 1970, where its clock says so."""
+    times = [e.first for e in case.root if e.first is not None and e.lead.event.clock == "epoch"]
+    return min(times, default=None)
 
 
-def _diagnose(case: Case, number: int, known: Machines) -> list[Diagnosis]:
+def _told(case: Case, number: int, known: Machines) -> Told:
+    """Return what a case tells of its part: which serial number, and when."""
+    return known.serial(case.machine, case.subject), _began(case), f"case {number}"
+
+
+def _diagnose(
+    case: Case, number: int, known: Machines, past: tuple[int, float] | None
+) -> list[Diagnosis]:
     subject = known.spelled(case.machine, _subject(case))
-    lasting = persistence(case)
+    said = conclude(case, past)
     root = Diagnosis(
-        subject, case.rule.component, lasting, case.rule.action, number, because(case),
-        confidence=_confidence(case), serial=known.serial(case.machine, case.subject),
+        subject, case.rule.component, said.persistence, said.action, number,
+        (*because(case), *said.because), confidence=said.confidence,
+        serial=None if case.slot else known.serial(case.machine, case.subject),
     )  # fmt: skip
     return [root, *_victims(case, root, known)]
 
@@ -147,12 +158,16 @@ def _crowded(reading: Reading, left_out: int) -> Reading:
 
 def _settled(readings: Sequence[Reading]) -> tuple[list[Case], Machines, int]:
     known = machines(readings)
-    said = sorted(said_by(readings, known), key=lambda s: (*s.order(), s.machine, s.subject))
+    said = on_one_clock(said_by(readings, known), readings, known)
+    said = once(with_carriers(said, readings, known))
+    said.sort(key=lambda s: (*s.order(), s.machine, s.subject))
     sifted, left_out = coarse(kernel.sift(episodes(said)), MOST_EPISODES)
     found, outside = shared(sifted, _gpus(readings, known))
     found, told = directives(found)
     whole = one_each(own_fault(with_directives(cases(found), told)) + outside)
-    whole = [case for case in whole if case.rule.action != "none"]
+    for case in whole:
+        stays(case)
+    whole = [case for case in one_each(whole) if case.rule.action != "none"]
     whole.sort(key=lambda c: (c.rule.kind not in HARD, c.machine, _subject(c), c.rule.component))
     return whole, known, left_out
 
@@ -163,10 +178,18 @@ def settled(readings: Sequence[Reading]) -> tuple[list[Case], Machines]:
     return found, known
 
 
-def judge_inputs(readings: Sequence[Reading]) -> OfflineJudgement:
-    """Judge what was read. The order of `readings` changes nothing but the order of `inputs`."""
+def judge_inputs(readings: Sequence[Reading], told: Sequence[Told] = ()) -> OfflineJudgement:
+    """Judge what was read. The order of `readings` changes nothing but the order of `inputs`.
+
+    `told` is what earlier runs tell of serial numbers.
+    """
     found, known, left_out = _settled(readings)
-    groups = [_diagnose(case, number, known) for number, case in enumerate(found, start=1)]
+    own = [_told(case, number, known) for number, case in enumerate(found, start=1)]
+    ledger = Ledger.of([*told, *own])
+    groups = [
+        _diagnose(case, number, known, ledger.before(own[number - 1]))
+        for number, case in enumerate(found, start=1)
+    ]
     diagnoses = tuple(d for group in groups for d in group)
     verdict = _verdict(readings, [group[0] for group in groups])
     if left_out:
