@@ -6,7 +6,7 @@ the GPU that stood there then; a fault that two of them had at one place is the 
 
 import bisect
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from rackproof.diagnostics.cases import Case
@@ -21,20 +21,30 @@ _LINKED = frozenset(("nvlink", "pcie"))
 
 @dataclass(slots=True)
 class _Sightings:
-    """What was seen at one place: by file (and line), and by time."""
+    """What was seen at one place: by file (and line), and by time. A name is a serial or a UUID."""
 
-    by_file: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    by_file: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     by_time: list[tuple[float, str]] = field(default_factory=list)
 
-    def names(self) -> set[str]:
-        """Return all GPUs that were seen there."""
-        told = {name for rows in self.by_file.values() for _, name in rows}
-        return told | {name for _, name in self.by_time}
+    def add(self, file: str, line: int, name: str, taken: float | None) -> None:
+        """Note that `name` was seen from `line` of `file` on, or at a time."""
+        self.by_file[file].append((line, name))
+        if taken is not None:
+            self.by_time.append((taken, name))
+
+    def sort(self) -> None:
+        """Put everything in order."""
+        self.by_time.sort()
+        for rows in self.by_file.values():
+            rows.sort()
+
+    def changed(self) -> bool:
+        """Whether more than one GPU was seen there."""
+        return len({name for rows in self.by_file.values() for _, name in rows}) > 1
 
     def carrier(self, one: Said) -> str:
         """Return the GPU that stood there when `one` was said, or "" where that is not known."""
-        rows = self.by_file.get(one.file)
-        if rows:
+        if rows := self.by_file.get(one.file):
             at = bisect.bisect_right(rows, (one.line, "\uffff"))
             return rows[max(0, at - 1)][1]
         when = one.at if one.clock == ("epoch",) else None
@@ -43,34 +53,40 @@ class _Sightings:
         at = bisect.bisect_right(self.by_time, (when, "\uffff"))
         before = self.by_time[at - 1][1] if at else ""
         after = self.by_time[at][1] if at < len(self.by_time) else ""
-        return before if before == after or not after else "" if before else after
+        if not before or not after:
+            return before or after
+        return before if before == after else ""
 
 
-def _sightings(readings: Sequence[Reading], known: Machines) -> Mapping[Place, _Sightings]:
-    found: dict[Place, _Sightings] = defaultdict(_Sightings)
-    for index, reading in enumerate(readings):
-        file = str(reading.path)
-        told = {known.place(index, s): name for s, name in sorted(reading.uuids.items())}
-        told |= {known.place(index, s): name for s, name in sorted(reading.serials.items())}
-        for place, name in told.items():
-            found[place].by_file[file] = [(0, name)]
-            if reading.taken is not None:
-                found[place].by_time.append((reading.taken, name))
-        rows: dict[Place, list[tuple[int, str]]] = defaultdict(list)
-        for event in reading.events:
-            name, line = event.detail.get("name"), event.detail.get("line", 0)
-            if event.code == CARRIES and isinstance(name, str) and isinstance(line, int):
-                rows[known.place(index, event.subject)].append((line, name))
-        for place, told_there in rows.items():
-            found[place].by_file[file] = sorted(told_there)
-    for seen in found.values():
-        seen.by_time.sort()
+def _sightings(readings: Sequence[Reading], known: Machines) -> dict[Place, _Sightings]:
+    """Return what was seen where more than one GPU was: by serial numbers, else by UUIDs.
+
+    The two are never mixed: one GPU has both, and not every file tells both.
+    """
+    found: dict[Place, _Sightings] = {}
+    for kind in ("uuid", "serial"):
+        seen: dict[Place, _Sightings] = defaultdict(_Sightings)
+        for index, reading in enumerate(readings):
+            file = str(reading.path)
+            told = reading.serials if kind == "serial" else reading.uuids
+            moved = [e for e in reading.events if e.code == CARRIES and kind in e.detail]
+            inside = {event.subject for event in moved}
+            for subject, name in sorted(told.items()):
+                if subject not in inside:
+                    seen[known.place(index, subject)].add(file, 0, name, reading.taken)
+            for event in moved:
+                line, name = event.detail.get("line"), event.detail[kind]
+                if isinstance(line, int) and isinstance(name, str):
+                    seen[known.place(index, event.subject)].add(file, line, name, None)
+        found |= {place: one for place, one in seen.items() if one.changed()}
+    for one in found.values():
+        one.sort()
     return found
 
 
 def with_carriers(said: Sequence[Said], readings: Sequence[Reading], known: Machines) -> list[Said]:
     """Return `said` with the GPU that each was about, at places where more than one stood."""
-    changed = {p: s for p, s in _sightings(readings, known).items() if len(s.names()) > 1}
+    changed = _sightings(readings, known)
     if not changed:
         return list(said)
     return [

@@ -73,6 +73,7 @@ class _Log:
     blocks: Blocks = field(default_factory=Blocks)
     pending: tuple[Stamped, str, int] | None = None
     boots: dict[tuple[str, int], Boot] = field(default_factory=dict)
+    carried: list[Event] = field(default_factory=list)
 
     def booted(self, found: Stamped, sign: Sign) -> None:
         """Note what a line tells of when its boot began: it has both clocks, or sets one."""
@@ -168,14 +169,25 @@ class _Log:
             return
         if sign.code == "nvrm.ident":
             self.ident = sign.subject
-            self.uuids[sign.subject] = sign.uuid
+            self._carries("uuid", self.uuids, sign.uuid, line)
         elif sign.code == "nvrm.serial":
             if self.ident:
-                self.serials[self.ident] = sign.serial
+                self._carries("serial", self.serials, sign.serial, line)
         elif sign.code == "nvrm.named":
             self.near = (sign.subject, line)
         else:
             self._add_placed(sign, found, plain(message), line)
+
+    def _carries(self, what: str, known: dict[str, str], name: str, line: int) -> None:
+        """Note which GPU stands at an address from a line on, where another one stood before."""
+        before = known.get(self.ident)
+        known[self.ident] = name
+        if before is None or before == name or len(self.carried) >= MOST_PER_KEY:
+            return
+        for number, carrier in ((0, before), (line, name)):
+            detail: dict[str, str | int | float] = {what: carrier, "line": number}
+            text = f"{what} {carrier}"
+            self.carried.append(Event(self.ident, "nvrm.carries", text, None, "none", detail))
 
     def _block(self, found: Stamped, message: str, line: int) -> None:
         """Look at a line that may belong to one of the firmware's reports."""
@@ -274,7 +286,7 @@ def read(source: Source) -> Reading:
     several = len(log.hosts) > 1
     return Reading(
         source.path, KIND, lines, tuple(problems),
-        tuple(_event(e, several=several) for e in log.events),
+        (*(_event(e, several=several) for e in log.events), *log.carried),
         cut=source.cut, aliases=log.aliases, serials=log.serials, uuids=log.uuids,
         host=next(iter(log.hosts)) if len(log.hosts) == 1 else None,
         boots=tuple(log.boots.values()),
