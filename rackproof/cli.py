@@ -222,6 +222,19 @@ def diagnose(
     return code
 
 
+@main.command("evaluate-classifier")
+@click.option("--cases", type=click.IntRange(1, 1_000_000), metavar="N", help="incidents a world")
+@seed_option
+@click.option("--quick", is_flag=True, help="150 incidents a world instead of 1000")
+@click.option("--out", metavar="FILE", help="also write the table (.md) or the JSON there")
+@as_json_option
+def evaluate_classifier(**given: Any) -> int:
+    """Hold the classifier against drawn faults whose truth is known, beside three baselines."""
+    from rackproof.fixtures import evaluate  # noqa: PLC0415
+
+    return evaluate.run(given, _speak)
+
+
 @main.command()
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
@@ -236,6 +249,40 @@ def compare(old: str, new: str, *, as_json: bool) -> int:
         _speak(body)
     else:
         comparison.comparison(body, sys.stdout)
+    return code
+
+
+@main.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN…")
+@click.option("--racks", type=click.IntRange(1, 100_000), metavar="N", help="plan for so many")
+@click.option("--days", type=click.FloatRange(0.01, 3650), default=30.0, show_default=True)
+@click.option("--spare-trays", type=click.IntRange(0, 1000), metavar="N", help="in each rack")
+@click.option("--spare-racks", type=click.IntRange(0, 10_000), default=0, metavar="N")
+@click.option("--rate", metavar="RATE", help="failures per GPU-hour, or a name such as h100")
+@click.option(
+    "--persistent", type=click.FloatRange(0.0001, 1.0), help="share that outlasts a rerun"
+)
+@click.option("--repair", type=click.FloatRange(0.01, 10_000), metavar="HOURS")
+@click.option("--confidence", type=click.FloatRange(0.5, 0.999999), default=0.99, show_default=True)
+@click.option(
+    "--job",
+    type=click.IntRange(0, 10_000_000),
+    default=0,
+    metavar="GPUS",
+    help="GPUs that stop when one does; default: those in use of its rack",
+)
+@click.option("--whole-trays", is_flag=True, help="no tray in use without one of its GPUs")
+@as_json_option
+def spares(runs: tuple[str, ...], *, as_json: bool, **wanted: Any) -> int:
+    """Say who gets a spare, what stays exposed, and how many spares racks need."""
+    from rackproof.fixtures import spares as verb  # noqa: PLC0415
+    from rackproof.reports import spares as told  # noqa: PLC0415
+
+    body, code = verb.spares([Path(run) for run in runs], verb.Wanted(**wanted))
+    if as_json:
+        _speak(dict(body))
+    else:
+        told.spares(body, sys.stdout)
     return code
 
 
