@@ -26,18 +26,18 @@ FORMS = {
 
 def _text(run: Path, form: str, nodes: Sequence[str]) -> str:
     record = read_run(run)
-    judgement = judge(record)
+    judgement, plan = judge(record), record.planned()
     name = run.resolve().name
     if form in NAMING:
         from rackproof.reports import handover  # noqa: PLC0415
 
         times = span(run)
-        told = handover.of_run(record, judgement, handover.renames(nodes), times and times[1])
+        told = handover.of_run(plan, judgement, handover.renames(nodes), times and times[1])
         return handover.text(form, told)
     if form == "ocp":
         from rackproof.reports.ocp import ocp  # noqa: PLC0415
 
-        return "".join(f"{line}\n" for line in ocp(record, judgement, span(run)))
+        return "".join(f"{line}\n" for line in ocp(plan, judgement, span(run)))
     if form == "html":
         from rackproof.reports.html.render import render  # noqa: PLC0415 - jinja2 for html
 
@@ -48,7 +48,7 @@ def _text(run: Path, form: str, nodes: Sequence[str]) -> str:
         return junit(record, judgement, name, fingerprint(run))
     from rackproof.reports.table import csv  # noqa: PLC0415 - pandas only for tables
 
-    return csv(record, judgement)
+    return csv(plan, judgement)
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -94,7 +94,7 @@ def report(run: Path, form: str, out: str | None, nodes: Sequence[str] = ()) -> 
 
         path = Path(out) if out else folder / FORMS[form]
         record = read_run(folder)
-        parquet(record, judge(record), path)
+        parquet(record.planned(), judge(record), path)
         return path
     text = _text(folder, form, nodes)
     if out == "-":

@@ -68,14 +68,16 @@ def render(
     `span` holds when the run began and ended, as `span(run)` gives it. Raises SpecError when the
     record's limits make no sense.
     """
-    evidence = Evidence(record, judgement)
+    plan = record.planned()
+    evidence = Evidence(plan, judgement)
     style, script = _asset("style.css"), _asset("page.js")
     return (
         _environment()
         .get_template("page.html.j2")
         .render(
-            **_context(record, judgement),
-            ran=facts.ran(record, judgement, span),
+            **_context(plan, judgement),
+            ran=facts.ran(plan, judgement, span),
+            retests=facts.retests(record, judgement),
             known=evidence.parts,
             evidence=Markup(embedded(evidence.tables())),  # noqa: S704 - holds no < > or &
             style=Markup(style),  # noqa: S704 - our own file
@@ -105,7 +107,6 @@ def _context(record: Record, judgement: Judgement) -> dict[str, Any]:
         "problems": judgement.problems[:MOST_PROBLEMS],
         "more_problems": max(len(judgement.problems) - MOST_PROBLEMS, 0),
         "cases": facts.cases(judgement.diagnoses),
-        "retests": facts.retests(record, judgement),
         "racks": drawings(record.head, judgement),
         "failed": findings(failed),
         "held": findings(held),
