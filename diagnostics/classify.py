@@ -9,7 +9,7 @@ see it now and then; else one run outside of several is transient, and more than
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rackproof.diagnostics.checks import Check
 from rackproof.diagnostics.diagnosis import Diagnosis
@@ -113,7 +113,12 @@ class _Evidence:
     def belief(self, group: Group, burn: str = "") -> Belief:
         """Return what is believed of a root, after its runs and its retests."""
         events = self.events.get(group.subject, ())
-        belief = begin(of_group(self.head, group, telling(group.runs()), events, burn))
+        signs = of_group(self.head, group, telling(group.runs()), events, burn)
+        serial = self.serials.get(gpu_of(group.subject), "")
+        if self.retests and serial in self.retests.pasts:
+            earlier, hours = self.retests.pasts[serial]
+            signs = replace(signs, earlier=earlier, hours=hours)
+        belief = begin(signs)
         for outcome in self.retests.outcomes(group) if self.retests else ():
             belief = update(belief, outcome)
         return belief

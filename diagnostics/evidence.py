@@ -135,6 +135,7 @@ class Record:
     gives the round (from 1) of those attempts that were not of the first; `retests` are those that
     were run after the plan, in order. Those that were `begun` and not finished prove nothing, and
     their attempts are none of the plan's. `aside` is what the driver said while retests ran.
+    `pasts` gives (earlier cases, in hours) of serial numbers that other runs tell of.
     """
 
     head: Head
@@ -146,6 +147,7 @@ class Record:
     retests: Sequence[Retested] = ()
     begun: Sequence[Retested] = ()
     aside: Sequence[Event] = ()
+    pasts: Mapping[str, tuple[int, float]] = field(default_factory=dict)
 
     def planned(self) -> "Record":
         """Return the record of the plan and its repeated runs alone, which the verdict rests on."""

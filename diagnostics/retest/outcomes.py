@@ -27,17 +27,21 @@ def _moved(subject: str, root: str, other: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Retests:
-    """The retests of one run, by the root and the cause that they were run for."""
+    """The retests of one run, by the root and the cause that they were run for.
+
+    `pasts` gives (earlier cases, in hours) by serial number, as other runs tell of them.
+    """
 
     of_root: Mapping[tuple[str, str], Sequence[Retested]]
     found: Mapping[Key, Runs]
     scale: Scale
     wide: frozenset[str]
+    pasts: Mapping[str, tuple[int, float]]
 
     @classmethod
     def of(cls, record: Record, limits: Limits) -> "Retests | None":
-        """Return the retests of a record that were finished; None where there is none."""
-        if not record.retests:
+        """Return the retests that were finished; None where there is none, nor a past."""
+        if not record.retests and not record.pasts:
             return None
         by_root: dict[tuple[str, str], list[Retested]] = defaultdict(list)
         for each in record.retests:
@@ -45,7 +49,7 @@ class Retests:
         head = record.head
         peers = peer_limits(head, gather(record.planned()))
         wide = frozenset(planned.burn for planned in head.plan if planned.wide)
-        return cls(by_root, gather(record), Scale.of(head, limits, peers), wide)
+        return cls(by_root, gather(record), Scale.of(head, limits, peers), wide, record.pasts)
 
     def outcomes(self, group: Group) -> tuple[Outcome, ...]:
         """Return the outcomes of a group's retests, in order; those that read nothing are none."""
