@@ -10,6 +10,7 @@ folder is one machine, called like the folder where there are several; two sets 
 addresses are two machines.
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,7 +78,8 @@ def _short(names: set[str]) -> dict[str, str]:
 
 
 def _hosts(reading: Reading) -> set[str]:
-    told = {host for event in reading.events if (host := split(event.subject)[0])}
+    seen = {one.subject for one in (*reading.events, *reading.measurements)}
+    told = {host for subject in seen if (host := split(subject)[0])}
     return told | ({reading.host} if reading.host else set())
 
 
@@ -90,6 +92,7 @@ class _Naming:
         self._uuids: dict[str, str] = {}
         self._at: dict[str, dict[str, str]] = defaultdict(dict)
         self._below: dict[PurePath, set[str]] = defaultdict(set)
+        self._names: set[str] = set()
         for index in sorted(told, key=self._path):
             self._settle(index, told[index])
 
@@ -107,6 +110,7 @@ class _Naming:
 
     def _settle(self, index: int, name: str) -> None:
         self.found[index] = name
+        self._names.add(name)
         for place, uuid in sorted(self._readings[index].uuids.items()):
             self._uuids.setdefault(uuid, name)
             self._at[name].setdefault(place, uuid)
@@ -163,7 +167,7 @@ class _Naming:
             reading = self._readings[index]
             unit = label(reading.folder, named) if reading.folder and len(named) > 1 else ""
             shared = {self._uuids[u] for u in reading.uuids.values() if u in self._uuids}
-            options = sorted(shared) or ([unit] if unit else sorted(set(self.found.values())))
+            options = sorted(shared) or ([unit] if unit else [*itertools.islice(self._names, 2)])
             if not shared and (len(options) != 1 or self._clash(index, options[0])):
                 options = [f"{_UNNAMED}{len(unnamed):06d}"]
                 unnamed[options[0]] = []
