@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from rackproof.diagnostics.cases import Case
+from rackproof.diagnostics.common import common
 from rackproof.diagnostics.episodes import Episode, near, places
 from rackproof.diagnostics.rules import signs, xid
 
@@ -39,7 +40,8 @@ def shared(found: list[Episode], listed: set[Place]) -> tuple[list[Episode], lis
             lead = min(members, key=Episode.order).lead
             taken.append(Case(home, subject, lead.rule, [], members, where))
             gone |= {id(member) for member in members}
-    return [e for e in found if id(e) not in gone], taken
+    rest, wide = common([e for e in found if id(e) not in gone])
+    return rest, taken + wide
 
 
 def directives(found: Sequence[Episode]) -> tuple[list[Episode], list[Episode]]:
