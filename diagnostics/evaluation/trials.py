@@ -39,7 +39,7 @@ class Outcome:
 
     `label` is the cause that it settled on (a word of Cause, OPEN or UNSEEN), `right` that the
     component is. `replaced` counts GPUs that it takes out, `healthy` those of them with no fault.
-    `missed` says that a GPU's fault which outlasts a reset is left where it is, unwatched.
+    `missed` says that a GPU with a fault of its own is neither swapped, diagnosed nor watched.
     `watched` is of the true place. `belief` is the posterior there.
     """
 
@@ -95,14 +95,14 @@ def _outcome(truth: Truth, world: World, told: Sequence[Conclusion], bench: Benc
     ill = truth.cause in OF_GPU
     after = {"stuck": bench.stuck, "cured": bench.cured}
     loss = lost(truth, world, told, **after)
-    idle = all(deed(c) in ("leave", "app", "reset", "reboot", "software") for c in there)
+    dealt = any(deed(c) in ("replace", "diagnose", "watch") for c in there)
     return Outcome(
         label(own) if own else UNSEEN,
         any(c.component in truth.components for c in there[:1]),
         own.component if own else UNSEEN,
         replaced=len(swaps),
         healthy=sum(not (ill and place == truth.home) for place in swaps),
-        missed=ill and idle,
+        missed=ill and not dealt,
         watched=any(deed(c) == "watch" for c in there),
         tests=bench.hours, asked=bench.asked, loss=loss + bench.hours,
         belief=own.belief if own else None,

@@ -42,10 +42,11 @@ class Site:
 class Truth:
     """One incident as it is.
 
-    `home` is (host, address) of the GPU that speaks first, `link` its link; `hit` the chance that
-    one run shows it, where it does show; `seen` is False where no burn ever sees it; `stuck` that
-    it waits for a reset; `wide` that other GPUs of the domain show it as well. `places` are those where its root may rightly be named, `near` others that
-    suffer from it. `earlier` are incidents of the home GPU in `hours` before, None where unknown.
+    `home` is (host, subject) of the GPU that speaks first, `link` its link; `hit` the chance that
+    one run shows it, where it does show. `wide` says that it does so on other GPUs of the domain
+    too, `seen` is False where no burn ever sees it, `stuck` says that it waits for a reset.
+    `places` are those where its root may rightly be named, `near` others that suffer from it.
+    `earlier` are incidents of the home GPU in `hours` before, None where unknown.
     """
 
     sort: Sort
