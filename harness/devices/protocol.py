@@ -313,6 +313,6 @@ class Service(Protocol):
     def swap(self, gpu: str, other: str) -> float:
         """Exchange the GPUs in two places; what belongs to a place stays there.
 
-        Raises DeviceError where the two are not of one kind, or one of them is not there.
+        Raises DeviceError where the two are not of one kind.
         """
         ...

@@ -24,7 +24,7 @@ from rackproof.harness.errors import DeviceError, Lost, NotPresent
 from rackproof.harness.model import item_of
 from rackproof.harness.spec import RackSpec
 
-# Proposed, and never the basis of a limit; the sequential test reckons with the same. A reset itself
+# Proposed, never the basis of a limit; the sequential test reckons with the same. A reset itself
 # takes seconds, the rest is for draining the tray and starting its services again. An exchange is a
 # quarter of an hour of two hands with the tray down, and is undone after the burns.
 RESET_S = 60.0
@@ -76,9 +76,14 @@ class EmulatedService:
         return REBOOT_S
 
     def swap(self, gpu: str, other: str) -> float:
-        """Exchange two GPUs of one kind; their hosts are down meanwhile."""
+        """Exchange two GPUs of one kind; their hosts are down meanwhile.
+
+        One that does not answer can be exchanged too: what takes a GPU off the bus is the place's.
+        """
         one, two = self._known(gpu), self._known(other)
-        self._refuse(one, two)
+        if one is two or one.gpu.sku != two.gpu.sku:
+            msg = f"{gpu} and {other} cannot change places"
+            raise DeviceError(msg)
         for host in dict.fromkeys((one.gpu.host, two.gpu.host)):
             for each in self._of_host(host):
                 _reset(each)
@@ -103,15 +108,6 @@ class EmulatedService:
             msg = f"{host} is not in this rack"
             raise NotPresent(msg)
         return found
-
-    def _refuse(self, one: EmulatedGpu, two: EmulatedGpu) -> None:
-        if one is two or one.gpu.sku != two.gpu.sku:
-            msg = f"{one.gpu.subject} and {two.gpu.subject} cannot change places"
-            raise DeviceError(msg)
-        for each in (one, two):
-            if each.row["flags"] & GONE:
-                msg = f"{each.gpu.subject} does not answer, and is not moved"
-                raise NotPresent(msg)
 
 
 def _movable(gpu: EmulatedGpu) -> list[Strike]:

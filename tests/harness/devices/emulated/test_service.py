@@ -1,5 +1,7 @@
 """Reset, reboot and exchange: what they end, what they leave, and what goes with a GPU."""
 
+import contextlib
+
 import pytest
 
 from rackproof.diagnostics.retest import model
@@ -146,10 +148,21 @@ def test_an_exchange_moves_names_history_and_die_and_leaves_the_address(make, wo
     assert rates[0] != pytest.approx(rates[1], rel=0.01), "else the test shows nothing"
 
 
+@pytest.mark.parametrize("kind", ["gpu-lost", "gpu-missing"])
+def test_what_takes_a_gpu_off_the_bus_stays_with_the_place(make, work, kind):
+    bench, _ = make(f"{kind}@{GPU}" + (":at=0.01" if kind == "gpu-lost" else ""))
+    with contextlib.suppress(DeviceError):
+        work.product(bench.devices[GPU])
+    bench.service.swap(GPU, NEAR)
+    bench.scan()
+    with pytest.raises(DeviceError):
+        work.product(bench.devices[GPU])
+    assert work.rate(bench.devices[NEAR]) > 0
+
+
 def test_who_cannot_be_moved_is_refused(make):
-    bench, _ = make(f"gpu-missing@{NEAR}")
-    for pair, error in (((GPU, NEAR), NotPresent), ((GPU, GPU), DeviceError),
-                        ((GPU, "rack0/tray09/gpu0"), NotPresent)):  # fmt: skip
+    bench, _ = make()
+    for pair, error in (((GPU, GPU), DeviceError), ((GPU, "rack0/tray09/gpu0"), NotPresent)):
         with pytest.raises(error):
             bench.service.swap(*pair)
     with pytest.raises(NotPresent):
