@@ -29,7 +29,7 @@ _ENTITY = re.compile(r"(gpu|cpu|nvswitch) ?(\d{1,4}): ?" + _WORDS + r"\Z", re.IG
 _SECTION = re.compile(r"[|+]-{3,8} {1,4}([A-Z][A-Za-z ]{2,20}?) {1,4}-{2,20}\+-{8,120}[|+]\Z")
 _RULE = re.compile(r"\+[-=]{8,80}\+[-=]{8,120}\+\Z")
 _REASON = re.compile(r"(warning|info|error)s?(?:: ?(?:gpu|cpu) ?(\d{1,4}))?\Z", re.IGNORECASE)
-_HEAD = re.compile(rb"^\| Diagnostic {1,40}\| Result {1,80}\|", re.MULTILINE)
+_HEAD = re.compile(rb"^\| Diagnostic {8,40}\| Result {20,80}\|", re.MULTILINE)
 _SECTIONS = re.compile(
     rb"^[|+]-----  (?:Deployment|Integration|Hardware|Stress|Metadata)  -{2,20}\+-{8,120}[|+]",
     re.MULTILINE,
@@ -128,6 +128,8 @@ class _Table:
             )
 
     def _continued(self, value: str) -> None:
+        if self._told is not None and _ENTITY.match(" ".join(value.split())):
+            self._end_reason()  # DCGM 4 may go on with the next GPU
         if self._told is not None:
             gpus, text = self._told
             if len(text) < REASON_LIMIT:

@@ -78,6 +78,7 @@ class _Run:
     tested: int = 0
     records: int = 0
     percent: float = 0.0
+    torn: bool = False
     ended: bool = False
     ecc: bool = False
     trouble: list[str] = field(default_factory=list)
@@ -88,7 +89,7 @@ class _Run:
         self.records += 1
         head, _, rest = line[at:].partition(b"errors: ")
         errors, _, temps = rest.partition(b"temps: ")
-        self.percent = float(head.partition(b"%")[0])
+        self.percent, self.torn = float(head.partition(b"%")[0]), not temps
         work = _RATE.findall(head)[:MOST_GPUS]
         while len(self.columns) < len(work):
             self.columns.append(_Column())
@@ -205,7 +206,7 @@ def _state(run: _Run) -> tuple[bool, bool]:
     if run.ended and len(run.results) < run.tested:
         run.problems.append(f"{run.tested} GPUs were tested, results of {len(run.results)} follow")
         return worked, True
-    short = not run.ended and not dead and run.percent < WHOLE
+    short = not run.ended and not dead and (run.torn or run.percent < WHOLE)
     if short and run.records:
         run.problems.append(f"breaks off at {run.percent} %")
     return worked, short

@@ -29,9 +29,7 @@ _MARK = re.compile(
     rb"|^\s{0,8}Moving Inversions \([\w &]{1,30}\): \d{1,20} errors \(\d{1,9} ms\)",
     re.MULTILINE,
 )
-_DEVICE = re.compile(
-    r"Device name=.{1,80}, global memory size=(\d{1,20})(?:, serial=(\S{1,40}))?"
-)
+_DEVICE = re.compile(r"Device name=.{1,80}, global memory size=(\d{1,20})(?:, serial=(\S{1,40}))?")
 _ALLOCATED = re.compile(r"Allocated (-?\d{1,12}) MB")
 _STARTED = re.compile(r"Test(\d{1,2}) \[")
 _FINISHED = re.compile(r"Test(\d{1,2}) finished in ")
@@ -107,15 +105,13 @@ class _Run:
 
     def line(self, line: str) -> None:
         """Take one line of either tool."""
-        if _USAGE.match(line.strip()):
+        if prefix := _PREFIX.match(line):
+            self.host, self.now = prefix[2], int(prefix[3])
+            self._cuda(line[prefix.end() :])
+        elif _USAGE.match(line):
             self.usage = True
             self.note("a wrong option, and the help text: nothing was tested")
-            return
-        prefix = _PREFIX.match(line)
-        if prefix:
-            self.host, self.now = prefix[2], int(prefix[3])
-            line = line[prefix.end() :]
-        if found := _RUNNING.match(line):
+        elif found := _RUNNING.match(line):
             self.g80, self.iterations, self.now = True, int(found[1]), int(found[3])
             self.gpu(self.now).allocated = int(found[2])
         elif found := _ITERATION.match(line):
@@ -146,7 +142,9 @@ class _Run:
 
     def _cuda(self, line: str) -> None:
         """Take one line of cuda_memtest."""
-        if found := _FINISHED.match(line):
+        if line.startswith("ERROR"):
+            self._error(line)
+        elif found := _FINISHED.match(line):
             gpu = self.gpu(self.now)
             gpu.open = ""
             gpu.tests += 1
@@ -158,7 +156,7 @@ class _Run:
             gpu.total, gpu.serial = int(found[1]), found[2] or ""
         elif found := _ALLOCATED.match(line):
             self.gpu(self.now).allocated = int(found[1])
-        elif "ERROR" in line or "error" in line:
+        elif "ERROR" in line or "error" in line:  # of CUDA, in words of its own
             self._error(line)
 
     def _error(self, line: str) -> None:
@@ -238,12 +236,13 @@ def read(source: Source) -> Reading:
                      "failed, and its counts mean nothing")  # fmt: skip
     tests = sum(gpu.tests for _, gpu in gpus if not gpu.garbage)
     worked = bool(tests or any(gpu.errors for _, gpu in gpus if not gpu.garbage))
+    records = tests or sum(1 for _, gpu in gpus if gpu.errors)
     idle = any(gpu.garbage or not (gpu.tests or gpu.errors) for _, gpu in gpus)
     if not worked and not run.problems:
         run.note("no test was finished: nothing was tested")
     cut = _cut(run)
     return Reading(
-        source.path, KIND, tests, (*source.problems, *run.problems),
+        source.path, KIND, records, (*source.problems, *run.problems),
         tuple(event for number, gpu in gpus for event in _said(number, gpu)),
         tuple(one for number, gpu in gpus for one in _measured(number, gpu)),
         cut=source.cut or cut, worked=worked and not idle and not run.usage,
