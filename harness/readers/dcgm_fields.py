@@ -54,6 +54,8 @@ XIDS = frozenset(("DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_COUNT",
 HEALTH = frozenset(("DCGM_EXP_GPU_HEALTH_STATUS",))
 # dcgm_structs.h DCGM_HEALTH_RESULT_*: below 10 all is well.
 WARNED, FAILED = 10, 20
+# dcgm_structs.h DCGM_HEALTH_WATCH_*, those that name a part.
+WATCHES = frozenset(("pcie", "nvlink", "mem", "sm", "thermal", "power", "driver"))
 NANO = 1e-9
 _PER_LINK = ("CRC_FLIT_ERROR_COUNT_L", "CRC_DATA_ERROR_COUNT_L", "REPLAY_ERROR_COUNT_L",
              "RECOVERY_ERROR_COUNT_L")  # fmt: skip

@@ -244,10 +244,11 @@ class _Told:
             if value < fields.WARNED:
                 continue
             watch = one.labels.get("health_watch", "").lower()
-            part = watch if watch.isidentifier() else "unknown"
+            part = watch if watch in fields.WATCHES else "other"
             level = "fail" if value >= fields.FAILED else "warn"
-            code = one.labels.get("health_error_code", "")
-            self._event(one.subject, f"exporter.health.{level}", f"{part}: {level} {code}", 1)
+            code = plain(one.labels.get("health_error_code", ""), 60)
+            text = f"the health watch {plain(watch, 40) or 'without a name'}: {level} {code}".strip()
+            self._event(one.subject, f"exporter.health.{part}.{level}", text, 1)
 
     def _throttles(self, name: str) -> None:
         for one, value in self._series(name):
@@ -276,7 +277,7 @@ class _Told:
     def _event(self, subject: str, code: str, text: str, count: int) -> None:
         detail = {"count": count}
         self.events.setdefault(
-            (subject, f"{code} {text}" if "health" in code else code),
+            (subject, code),
             Event(subject, code, plain(text), clock="none", detail=detail),
         )
 

@@ -22,7 +22,7 @@ _NAMES = (
     ("recovery events", "nvlink.recoveries.all"),
     ("recovery error", "nvlink.recoveries"),
     ("replay", "nvlink.replays"),
-    ("fec", ""),
+    ("fec error", ""),
     ("effective ber", "nvlink.ber"),
     ("symbol ber", "nvlink.ber.symbol"),
     ("crc", "nvlink.crc"),

@@ -81,6 +81,8 @@ class _Matrix:
                 self.rows[name] = cells[: len(self.devices)]
                 if len(cells) < len(self.devices):
                     self.short.append(name)
+            else:
+                self.short.append(name)  # the header was cut
         elif (match := _LEGEND.match(line[:LINE_LIMIT])) and len(self.aliases) < MOST_DEVICES:
             self.aliases[match[1]] = f"nic:{match[2]}"
         else:

@@ -22,6 +22,7 @@ _DECISIVE = ("lost", "unknown error", "not detected")
 _IDLE = (
     ("no devices were found", ""),
     ("no devices found", ""),
+    ("nvml library version:", ""),
     ("failed to initialize nvml: driver/library version mismatch", "smi.mismatch"),
     ("failed to initialize nvml", ""),
     ("nvidia-smi has failed because it couldn't communicate with the nvidia driver", ""),
