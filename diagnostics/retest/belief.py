@@ -37,7 +37,7 @@ class Belief:
     def posterior(self) -> Mapping[Cause, float]:
         """The probability of each cause, in the order of Cause; they sum to 1."""
         weights, every = self.weights, hypotheses()
-        return {cause: float(weights[every.where(cause)].sum()) for cause in Cause}
+        return {cause: min(1.0, float(weights[every.where(cause)].sum())) for cause in Cause}
 
     @property
     def cleared(self) -> bool:
@@ -65,7 +65,7 @@ class Belief:
         steady = np.array([sort == STEADY for sort in every.sort])
         of = {"transient": passing, "persistent": steady & ~passing}
         chosen = of.get(persistence, ~steady & ~passing)
-        return float(weights[chosen].sum())
+        return min(1.0, float(weights[chosen].sum()))
 
 
 def _plain(outcome: Outcome) -> bool:

@@ -22,7 +22,8 @@ from rackproof.diagnostics.retest.tables import (
 )
 
 NAME = "priors.toml"
-_SURE = 0.995  # no code says more than that of itself
+_HOUR = 1.0  # a past that is shorter says nothing
+_SURE = 0.999  # no code says more than that of itself
 
 
 def silent(signs: Signs) -> bool:
@@ -38,13 +39,19 @@ def lasting(signs: Signs) -> float:
     return min(max(prior, 1 - _SURE), _SURE)
 
 
-def _repairs(component: str) -> Mapping[str, float]:
-    """Return who needs repair when signs point at `component`: fleet rate x chance to point."""
+def _repairs(signs: Signs) -> Mapping[str, float]:
+    """Return who needs repair by what the signs point at: fleet rate x chance to point.
+
+    Terminal signs name the part itself.
+    """
+    component = signs.component
     points, fleet = table(NAME)["points"], table(NAME)["fleet"]
     rates = {
         name: row["value"] * points[name].get(component, points["other"])
         for name, row in fleet.items()
     }
+    if signs.kind == "terminal":
+        return {max(rates, key=rates.__getitem__): 1.0}
     total = sum(rates.values())
     return {name: rate / total for name, rate in rates.items()}
 
@@ -58,12 +65,13 @@ def _causes(signs: Signs) -> dict[tuple[Cause, str], float]:
         stays = sticks[word]["value"]
         found[Cause(word), STEADY] = (1 - outlasts) * share * stays
         found[Cause(word), SOMETIMES] = (1 - outlasts) * share * (1 - stays)
-    hangs = table(NAME)["hangs"]
-    if signs.component in hangs["components"] and signs.kind != "driver":
-        for sort in (STEADY, SOMETIMES):
-            found[Cause.DRIVER, sort] *= hangs["value"]
+    software = table(NAME)["software"]
+    if signs.component in software["components"] and signs.kind not in ("app", "driver"):
+        for cause in (Cause.APP, Cause.DRIVER):
+            for sort in (STEADY, SOMETIMES):
+                found[cause, sort] *= software["value"]
     missed = value("hits.toml", "silent", "missed") if silent(signs) else 0.0
-    for word, share in _repairs(signs.component).items():
+    for word, share in _repairs(signs).items():
         always = 1.0 if signs.kind == "terminal" else float(steady[word])
         if word == "gpu":
             now_and_then = outlasts * share * (1 - always)
@@ -117,6 +125,6 @@ def past(signs: Signs) -> Floats:
     shared = every.each({cause: alike[cause] for cause in Cause})
     found: Floats = again * max(0, signs.incidents - 1)
     found += np.log(shared) if signs.alike else np.log1p(-shared)
-    if signs.earlier is not None and signs.hours > 0:
+    if signs.earlier is not None and signs.hours >= _HOUR:
         found += every.each(_history(signs.earlier, signs.hours))
     return found
