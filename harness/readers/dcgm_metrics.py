@@ -247,7 +247,7 @@ class _Told:
             part = watch if watch in fields.WATCHES else "other"
             level = "fail" if value >= fields.FAILED else "warn"
             code = plain(one.labels.get("health_error_code", ""), 60)
-            text = f"the health watch {plain(watch, 40) or 'without a name'}: {level} {code}".strip()
+            text = f"health watch {plain(watch, 40) or 'without a name'}: {level} {code}".strip()
             self._event(one.subject, f"exporter.health.{part}.{level}", text, 1)
 
     def _throttles(self, name: str) -> None:

@@ -57,7 +57,7 @@ def test_a_sample_of_the_format(line, name, labels, value, at):
 
 @pytest.mark.parametrize(
     "line",
-    ["", "# HELP a b", "a", 'a{b="c"', 'a{b="c}', 'a{b=c} 1', "a{b} 1", 'a{b="c"} one', "1a 2",
+    ["", "# HELP a b", "a", 'a{b="c"', 'a{b="c}', "a{b=c} 1", "a{b} 1", 'a{b="c"} one', "1a 2",
      'a{b="c"} 1 2 3', 'a{b="c"} 1 x', "a{" * 50, 'a{b="' + "\\" * 99],
 )  # fmt: skip
 def test_what_is_no_sample(line):

@@ -145,14 +145,14 @@ def test_dcgmi_errors(reading):
         f"| -> CRC FLIT Error           | {link}                                              |\n"
         "| -> CRC Data Error           | 2                                              |\n"
         "| -> Replay Error             | 0                                              |\n"
-        f"| -> Recovery Error           | {40 * link}                                             |\n"
+        f"| -> Recovery Error           | {40 * link}                                           |\n"
         for link in range(2)
     )
     head = (
         f"{bar}| NVLINK Error Counts                                                          |\n"
     )
     found = reading(
-        f"{head}| GPU 6                                                                  |\n{rows}{bar}"
+        f"{head}| GPU 6                                                        |\n{rows}{bar}"
     )
     assert values(found, "nvlink.crc") == {"gpu6/link00": 2, "gpu6/link01": 3}
     assert values(found, "nvlink.recoveries") == {"gpu6/link00": 0, "gpu6/link01": 40}

@@ -62,7 +62,8 @@ WINDOWS = """\
 
 def gpu(index, bus, ecc="0", first=" N/A   41C    P0             98W /  700W ", third="Disabled"):
     return (
-        f"|  {index:2d}  NVIDIA H100 80GB HBM3          On  |   00000000:{bus}:00.0 Off |{ecc:>21} |\n"
+        f"|  {index:2d}  NVIDIA H100 80GB HBM3          On  |   00000000:{bus}:00.0 Off "
+        f"|{ecc:>21} |\n"
         f"|{first}|       1MiB /  81559MiB |      3%      Default |\n"
         f"|                                         |                        |{third:>21} |\n{END}"
     )
