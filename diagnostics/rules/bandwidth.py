@@ -82,10 +82,13 @@ def _pairs(check: str, pairs: Matrix) -> Iterator[Sign]:
     nvlink = median > NVLINK
     test = check.partition(".")[2]
     accused = _gpus(pairs, median)
+    inside = [v for pair, v in pairs.items() if set(pair) <= set(accused)]
+    if any(v >= LOW * median for v in inside):
+        return  # well connected among themselves: a second island, not a fault
     own = {pair: v for pair, v in pairs.items() if not set(pair) & set(accused)}
     for gpu in accused:
         if 3 * len(accused) >= len(gpus) and len(accused) > 1:
-            break  # a second island, not a fault
+            break
         mine = statistics.median(min(v, median) for p, v in pairs.items() if gpu in p)
         text = f"{mine:g} GB/s to and from the others, {median:g} GB/s between them ({test})"
         sure = nvlink and len(accused) == 1

@@ -59,7 +59,8 @@ _TRAINING = re.compile(
 )
 _DEGRADED = re.compile(
     r"\bdegraded\b|\bis (?:disabled|excluded)\b"
-    r"|\b(?:disabling|excluding) (?:GPU|NVSwitch|partition)|\bNMX_\w{0,40}HEALTH_(?!HEALTHY|UNKNOWN)[A-Z_]{3,40}|Domain State: (?:DEGRADED|DOWN)",
+    r"|\b(?:disabling|excluding) (?:GPU|NVSwitch|partition)"
+    r"|\bNMX_\w{0,40}HEALTH_(?!HEALTHY|UNKNOWN)[A-Z_]{3,40}|Domain State: (?:DEGRADED|DOWN)",
     re.IGNORECASE,
 )
 _NO_DEGRADED = re.compile(

@@ -54,7 +54,8 @@ class Matrix:
         if self.broken or not self.columns or not self.rows:
             return False
         whole = all(len(cells) == len(self.columns) for cells in self.rows.values())
-        return whole and (len(self.rows) == 1 or set(self.rows) == set(self.columns))
+        single = len(self.rows) == 1 and "GPU(row)" not in self.about
+        return whole and (single or set(self.rows) == set(self.columns))
 
     def sort(self) -> str:
         """Return the metric of its cells; "" for latencies and what is not known."""
@@ -201,6 +202,7 @@ def _ends(report: _Report, text: str) -> None:
             report.problems.append(f"{test.name or 'a test'}: ends before its result is complete")
         elif test is last and not test.summed and (sums or not text.endswith("\n")):
             report.cut = True
+            test.broken = not text.endswith("\n")  # the last number may be cut in half
             report.problems.append(f"{test.name or 'a test'}: ends before its sum")
 
 
