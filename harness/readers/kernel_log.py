@@ -14,7 +14,7 @@ from rackproof.harness.model import Event
 from rackproof.harness.readers.apei import Blocks
 from rackproof.harness.readers.places import plain
 from rackproof.harness.readers.reading import Boot, Reader, Reading
-from rackproof.harness.readers.search import line_spans, newlines
+from rackproof.harness.readers.search import holds_literal, line_spans, newlines
 from rackproof.harness.readers.signatures import HOST, Sign, sign_of
 from rackproof.harness.readers.source import Source
 from rackproof.harness.readers.stamps import MINUTE, RELATIVE, YEAR, Stamped, month_of, parse
@@ -313,12 +313,17 @@ def likeness(head: bytes) -> float:
     votes, strong = 0, False
     for raw in lines:
         found = parse(raw[:LINE_LIMIT].decode("utf-8", "replace"))
-        said = found.kernel and sign_of(found.message, traced=found.shape == "ftrace") is not None
+        said = (
+            found.kernel and holds_literal(raw)
+            and sign_of(found.message, traced=found.shape == "ftrace") is not None
+        )  # fmt: skip
         uptime = found.shape in ("uptime", "relative") and bool(_MICROSECONDS.match(raw[:40]))
         votes += said or found.tag == "kernel" or found.shape in _SHAPES or uptime
         strong |= said
-    least = STRONG if strong else SOME if _kernel_within(head) else 0.0
-    return max(votes / max(1, len(lines)), least)
+    share = votes / max(1, len(lines))
+    if share >= STRONG:
+        return share
+    return max(share, STRONG if strong else SOME if _kernel_within(head) else 0.0)
 
 
 READER = Reader(KIND, "dmesg, kern.log, journalctl -k, /dev/kmsg, ftrace", likeness, read)

@@ -62,6 +62,11 @@ def _compiled() -> Any:
 _ALTERNATION = _compiled()
 
 
+def holds_literal(line: bytes) -> bool:
+    """Whether a line holds any of LITERALS, without which no signature fits it."""
+    return _ALTERNATION.search(line) is not None
+
+
 def newlines(chunk: bytes, start: int = 0, end: int | None = None) -> int:
     """Return how many lines end in ``chunk[start:end]``; four times as fast as bytes.count."""
     part = memoryview(chunk)[start:end]

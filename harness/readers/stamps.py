@@ -171,7 +171,8 @@ def _whose(stamped: Stamped) -> Stamped:
             stamped = replace(stamped, at=float(match[1]), clock="boot")
         else:
             stamped = replace(stamped, uptime=float(match[1]))
-    return replace(stamped, message=rest, host=host, tag=tag)
+    at, clock, uptime = stamped.at, stamped.clock, stamped.uptime
+    return Stamped(rest, at, clock, host, tag, stamped.shape, uptime)  # quicker than replace()
 
 
 def _journal(line: str) -> Stamped | None:
@@ -244,4 +245,4 @@ def parse(line: str) -> Stamped:
     if not found.shape and (match := _PDSH.match(line)) and match[1] not in _SUBSYSTEMS:
         found = replace(_stamped(line[match.end() :]), host=match[1])
     found = _whose(found)
-    return found if found.at is not None else replace(found, clock="")
+    return replace(found, clock="") if found.at is None and found.clock else found
