@@ -6,6 +6,7 @@ object goes to stdout and everything else to stderr; a person's mistake gets one
 
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -230,6 +231,8 @@ def diagnose(
 @as_json_option
 def evaluate_classifier(**given: Any) -> int:
     """Hold the classifier against drawn faults whose truth is known, beside three baselines."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # small products: threads only cost
+        os.environ.setdefault(name, "1")
     from rackproof.fixtures import evaluate  # noqa: PLC0415
 
     return evaluate.run(given, _speak)

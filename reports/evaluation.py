@@ -166,12 +166,13 @@ def bins(score: Mapping[str, Any]) -> list[Row]:
 
 # --- the page ----------------------------------------------------------------------------------
 _METHOD = (
-    "The injector is written apart from the classifier and has its own parameters; every policy meets "
-    "the same incidents with the same answers in store. Intervals are of 95 %: Wilson's for shares, a "
-    "bootstrap over the pairs for differences. Of each baseline the variant is taken that lost least "
-    "on these very incidents, with hindsight, which favours it. Losses are those of the evaluation's "
-    "own table, the same for all. What is shown for `matched` comes from the published rates that the "
-    "classifier's own tables rest on too: **it is a ceiling**, and no forecast for a fleet."
+    "The injector is written apart from the classifier and has its own parameters; every policy "
+    "meets the same incidents with the same answers in store. Intervals are of 95 %: Wilson's for "
+    "shares, a bootstrap over the pairs for differences. Of each baseline the variant is taken "
+    "that lost least on these very incidents, with hindsight, which favours it. Losses are those "
+    "of the evaluation's own table, the same for all. What is shown for `matched` comes from the "
+    "published rates that the classifier's own tables rest on too: **it is a ceiling**, and no "
+    "forecast for a fleet."
 )
 _LESS = "`less by` is how much less the classifier loses; a tie is excluded where 0 is outside."
 
@@ -208,9 +209,9 @@ def _world(name: str, score: Mapping[str, Any], *, whole: bool) -> list[str]:
     if calibration["of"]:
         brier, base = calibration["brier"], calibration["brier_of_base_rates"]
         told = (
-            f"Beliefs over the nine causes: Brier score {brier:.3f} (0 is best, 2 is worst; {base:.3f} "
-            "for one who knows the base rates alone). How often the likeliest cause is right, by how "
-            "sure of it:"
+            f"Beliefs over the nine causes: Brier score {brier:.3f} (0 is best, 2 is worst; "
+            f"{base:.3f} for one who knows the base rates alone). How often the likeliest cause is "
+            "right, by how sure of it:"
         )
         lines += [told, "", *_markdown(bins(score)), ""]
     return lines
