@@ -47,10 +47,7 @@ def common(found: Sequence[Episode]) -> tuple[list[Episode], list[Case]]:
     for episode in rest:
         if episode.family.startswith(_WIDE) and episode.family not in _OWN:
             groups[episode.family, episode.clock].append(episode)
-    taken = []
-    for group in groups.values():
-        for run in _runs(group):
-            if len({e.machine for e in run}) >= FEWEST:
-                taken.append(_case(run))
+    runs = [run for group in groups.values() for run in _runs(group)]
+    taken = [_case(run) for run in runs if len({e.machine for e in run}) >= FEWEST]
     gone = {id(e) for case in taken for e in case.tied}
     return [e for e in rest if id(e) not in gone], taken

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 _GAP = r".{0,60}"
 _BAD = r"(?:fail(?:ed|ure|ing)?\b|fault|is lost|error)"
 _SUPPLY = r"(?:power supply|power supplies|\bpsu?\s?[_#]?\d{0,2}\b|pwr supply|power unit|\bpsu\b)"
-# The order matters: "uncorrectable" holds "correctable", and a fan's redundancy is not the supplies'.
+# The order matters: "uncorrectable" holds "correctable", and a fan's redundancy is no supply's.
 _WORDS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
     (code, re.compile(words))
     for code, words in (
-        ("", r"\bno (?:leak|fault|error|failure)|not? (?:present|installed)|self.?test (?:ok|pass)"),
+        ("", r"\bno (?:leak|fault|error|failure)|not? (?:present|installed)|self.?test ok"),
         ("bmc.thermal.leak", r"\bleak(?:age)?\b|moisture|water ingress"),
-        ("bmc.gpu", r"\b(?:gpu|sxm)" + _GAP + r"(?:" + _BAD + r"|(?<!non-)critical|fallen|\blost\b|missing"
+        ("bmc.gpu", r"\b(?:gpu|sxm)" + _GAP + r"(?:" + _BAD + r"|(?<!non-)critical|fallen|\blo"
+                                                              r"st\b|missing"
                     r"|not detected|uncorrect|unresponsive|inaccessible)"),
         ("bmc.memory.uncorrected", r"uncorrect(?:ed|able)" + _GAP + r"(?:ecc|memory|dimm)"
                                    r"|(?:memory|dimm|ecc)" + _GAP + r"uncorrect"
@@ -33,16 +34,19 @@ _WORDS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
                             r"|lower non-?recoverable|redundancy (?:lost|degraded)|stopped"
                             r"|removed|non-?redundant|transition to (?:critical|off))"),
         ("bmc.thermal.critical", r"thermal trip|over-?temp|(?:temp\w{0,8}|thermal)" + _GAP
-                                 + r"(?:upper critical|upper non-?recoverable|(?<!non-)\bcritical|shutdown"
+                                 + r"(?:upper critical|upper non-?recoverable|(?<!non-)\bcriti"
+                                   r"cal|shutdown"
                                  r"|transition to critical|" + _BAD + r")"),
-        ("bmc.thermal.warning", r"(?:temp\w{0,8}|thermal)" + _GAP + r"(?:upper non-?critical|warning"
+        ("bmc.thermal.warning", r"(?:temp\w{0,8}|thermal)" + _GAP + r"(?:upper non-?critical|w"
+                                                                    r"arning"
                                 r"|caution)|throttl|prochot"),
         ("bmc.power.input", r"(?:input|a/?c|dc|power supply)" + _GAP + r"(?:\blost\b|loss\b"
                             r"|out.of.range)|loss of input|no input"),
-        ("bmc.power.supply", _SUPPLY + _GAP + r"(?:" + _BAD + r"|non-?recoverable|(?<!non-)\bcritical"
+        ("bmc.power.supply", _SUPPLY + _GAP + r"(?:" + _BAD + r"|non-?recoverable|(?<!non-)\bc"
+                                                              r"ritical"
                              r"|removed|shut ?down)"),
-        ("bmc.power.redundancy", r"redundancy (?:lost|degraded)|non-?redundant"
-                                 r"|insufficient resources|not redundant"),
+        ("bmc.power.redundancy", (r"redundancy (?:lost|degraded)|non-?redundant"
+                                 r"|insufficient resources|not redundant")),
         ("bmc.power.voltage", r"(?:volt\w{0,6}|\bvcore|\d ?v\b|\bvr\w{0,8}|\bvdd\w{0,8}|current)"
                               + _GAP + r"(?:(?<!non-)critical|non-?recoverable|" + _BAD +
                               r"|out of range|limit exceeded)|power (?:good|fault)" + _GAP + _BAD),
@@ -53,7 +57,8 @@ _WORDS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
         ("bmc.pcie.corrected", r"bus correctable error|\bpci\w{0,4}" + _GAP + r"correct"),
         ("bmc.nic", r"\b(?:nic|hca|infiniband|connectx|bluefield|network adapter)" + _GAP +
                     r"(?:" + _BAD + r"|critical)"),
-        ("bmc.watchdog", r"watchdog" + _GAP + r"(?:hard reset|power (?:down|cycle)|expired|timeout)"),
+        ("bmc.watchdog", r"watchdog" + _GAP + r"(?:hard reset|power (?:down|cycle)|expired|tim"
+                                              r"eout)"),
         ("bmc.os", r"run-?time critical stop|kernel panic|os graceful stop|os critical stop"),
     )
 )  # fmt: skip

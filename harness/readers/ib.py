@@ -72,14 +72,17 @@ _MARKS = (
     re.compile(rb"^(?:Effective|Symbol|Raw) (?:Physical )?BER {0,40}:", re.MULTILINE),
     re.compile(rb"^-[EWI]- .{0,120}(?:\bGUID\b|lid=|\bport\b|[Ff]abric|Subnet)", re.MULTILINE),
 )  # fmt: skip
-_PAIRS = (
-    (re.compile(rb"^Module Info\s*$", re.MULTILINE), re.compile(rb"^Rx Power Current \[dBm\] {0,40}:", re.MULTILINE)),
-    (re.compile(rb"^Operational Info\s*$", re.MULTILINE), re.compile(rb"^Physical state {0,40}:", re.MULTILINE)),
-    (re.compile(rb"^Temperature \[C\] {0,40}: ", re.MULTILINE), re.compile(rb"^Voltage \[mV\] {0,40}: ", re.MULTILINE)),
-    (re.compile(rb"^SymbolErrorCounter:\.{2}", re.MULTILINE), re.compile(rb"^Port\w{3,30}:\.{2}", re.MULTILINE)),
-    (re.compile(rb"^\s{1,16}Physical state: \w", re.MULTILINE), re.compile(rb"^\s{1,16}Link layer: \w", re.MULTILINE)),
-    (re.compile(rb"^\s{1,16}phys state: {1,16}\d: \w", re.MULTILINE), re.compile(rb"^\s{1,16}link_layer: ", re.MULTILINE)),
-)  # fmt: skip
+_PAIRS = tuple(
+    (re.compile(one, re.MULTILINE), re.compile(other, re.MULTILINE))
+    for one, other in (
+        (rb"^Module Info\s*$", rb"^Rx Power Current \[dBm\] {0,40}:"),
+        (rb"^Operational Info\s*$", rb"^Physical state {0,40}:"),
+        (rb"^Temperature \[C\] {0,40}: ", rb"^Voltage \[mV\] {0,40}: "),
+        (rb"^SymbolErrorCounter:\.{2}", rb"^Port\w{3,30}:\.{2}"),
+        (rb"^\s{1,16}Physical state: \w", rb"^\s{1,16}Link layer: \w"),
+        (rb"^\s{1,16}phys state: {1,16}\d: \w", rb"^\s{1,16}link_layer: "),
+    )
+)
 
 
 def likeness(head: bytes) -> float:

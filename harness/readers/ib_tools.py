@@ -28,10 +28,12 @@ _TITLE = re.compile(r" {6,40}(?:RDMA_Write|RDMA_Read|Send|Write|Read)[\w ()\-]{0
                     r"(?:BW|Latency)[\w ]{0,20}Test")  # fmt: skip
 _DEVICE = re.compile(r"\bDevice {1,16}: ([\w.\-]{1,64})")
 _HEADING = re.compile(r"#bytes {1,8}#iterations {1,8}(BW peak\[(MB|MiB|Gb)/sec\]|t_)")
-_ROW = re.compile(r" {0,4}(\d{1,12}) {1,16}(\d{1,12}) {1,40}(\d{1,9}\.\d{1,6}) {1,40}(\d{1,9}\.\d{1,6})",
+_ROW = re.compile(r" {0,4}(\d{1,12}) {1,16}(\d{1,12}) {1,40}(\d{1,9}\.\d{1,6}) {1,40}(\d{1,9}"
+                  r"\.\d{1,6})",
                   re.ASCII)  # fmt: skip
 _BROKEN = re.compile(r" {0,4}(?:Failed status (\d{1,3}): wr_id|Completion with error at|"
-                     r"Couldn't (?:connect|listen|read remote|get device)|Failed to (?:connect|open|modify)|"
+                     r"Couldn't (?:connect|listen|read remote|get device)|Failed to (?:connect"
+                     r"|open|modify)|"
                      r"Unable to (?:find|open|init)|IB device .{1,64} not found)")  # fmt: skip
 _COMPLAINT = re.compile(r"-(E|W)- (.{1,300})")
 _BOUNDS = {
@@ -131,10 +133,10 @@ class Reports:
         elif name == "Link Down Counter" and value.isdecimal() and len(value) < 12:  # noqa: PLR2004
             self._keep("ib.errors.downed", int(value), "events")
         elif name == "Physical state":
-            word = value.split()[0].lower().replace("_", "")[:32]
+            word = value.split(maxsplit=1)[0].lower().replace("_", "")[:32]
             self._keep("ib.port.physical", word, "text")
         elif name == "State":
-            self._keep("ib.port.state", value.split()[0].lower()[:32], "text")
+            self._keep("ib.port.state", value.split(maxsplit=1)[0].lower()[:32], "text")
         elif name == "Status Opcode" and re.fullmatch(r"[0-9]{1,5}", value):
             self._opcode(int(value), number)
 
@@ -150,7 +152,7 @@ class Reports:
         if values and name.startswith("Temperature"):
             self._keep("ib.module.temperature", max(values), "C")
         if low < high and any(not low <= value <= high for value in values):
-            code = _BOUNDS.get(name.split()[0], "module")
+            code = _BOUNDS.get(name.split(maxsplit=1)[0], "module")
             self._say(f"ib.module.{code}", f"{name}: {match[0]}", number)
 
     def _opcode(self, opcode: int, number: int) -> None:

@@ -20,15 +20,23 @@ KIND = "ipmi"
 LIMIT = 64 << 20
 LINE_LIMIT, MOST = 1024, 5000
 _ID = r"\s{0,8}([0-9A-Fa-f]{1,5})"
-_DATE = r"(\d{1,2}/\d{1,2}/\d{2,4}|[A-Z][a-z]{2}-\d{1,2}-\d{4}|[Pp]re-?[Ii]nit[\w \-]{0,16}|\d{4}-\d\d-\d\d)"
-_COLUMNS = re.compile(_ID + r" {0,4}\| {0,4}" + _DATE + r" {0,4}\| {0,4}([\d:]{0,10})(?: ([A-Z]{2,5}))?"
-                      r" {0,4}\| {0,4}(.{1,400})\Z", re.ASCII)  # fmt: skip
-_UNSET = re.compile(_ID + r" {0,4}\| {0,4}Pre-Init[^|]{0,20}\| {0,4}(.{1,400})\Z", re.ASCII)
-_FIXED = re.compile(r"\s{0,4}([0-9A-Fa-f]{4}) {1,4}(\d{1,2}/\d{1,2}/\d{2,4}) {1,4}(\d{1,2}:\d\d:\d\d) "
-                    r"{1,4}([A-Z]{2,4}) {1,4}(\w{2,8}) {1,4}(.{1,400})\Z", re.ASCII)  # fmt: skip
+_DATE = r"(\d{1,2}/\d{1,2}/\d{2,4}|[A-Z][a-z]{2}-\d{1,2}-\d{4}|\d{4}-\d\d-\d\d)"
+_BAR = r" {0,4}\| {0,4}"
+_COLUMNS = re.compile(
+    _ID + _BAR + _DATE + _BAR + r"([\d:]{0,10})(?: ([A-Z]{2,5}))?" + _BAR + r"(.{1,400})\Z",
+    re.ASCII,
+)
+_UNSET = re.compile(_ID + _BAR + r"Pre-Init[^|]{0,20}" + _BAR + r"(.{1,400})\Z", re.ASCII)
+_FIXED = re.compile(
+    r"\s{0,4}([0-9A-Fa-f]{4}) {1,4}(\d{1,2}/\d{1,2}/\d{2,4}) {1,4}(\d{1,2}:\d\d:\d\d) {1,4}"
+    r"([A-Z]{2,4}) {1,4}(\w{2,8}) {1,4}(.{1,400})\Z",
+    re.ASCII,
+)
 _EMPTY = re.compile(r"SEL has no entries|\s{0,4}Entries {1,20}: 0\b")
-_REFUSED = re.compile(r"(?:Error|Could not open device|Unable to establish|Get SEL Info command failed|"
-                      r"Unable to open SDR|ipmi_\w{3,20}: )")  # fmt: skip
+_REFUSED = re.compile(
+    r"(?:Error|Could not open device|Unable to establish|Get SEL Info command failed"
+    r"|Unable to open SDR|ipmi_\w{3,20}: )"
+)
 _NOTES = {"asserted": "asserted", "assertion event": "asserted",
           "deasserted": "deasserted", "deassertion event": "deasserted"}  # fmt: skip
 _OFFSETS = {"CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "BST": 1, "EST": -5, "EDT": -4, "CST": -6,
@@ -105,7 +113,7 @@ def _code(record: _Record) -> str:
 
 
 class _Log:
-    """An event log: the same record in two dialects once, and what is over told from what is not."""
+    """An event log: one record in two dialects counts once; what is over is told from the rest."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[int, str, str]] = set()
@@ -181,20 +189,29 @@ def read(source: Source) -> Reading:
 
 
 _EVENTS = re.compile(
-    rb"^\s{0,8}[0-9A-Fa-f]{1,5} {0,4}\| {0,4}(?:\d{1,2}/\d{1,2}/\d{2,4}|Pre-?Init|[A-Z][a-z]{2}-\d{1,2}-\d{4})"
-    rb"[^|\n]{0,20}\|[^|\n]{1,80}\|[^|\n]{0,80}\|?", re.MULTILINE,
-)  # fmt: skip
-_VENDOR = re.compile(
-    rb"^\s{0,4}[0-9A-Fa-f]{4} {1,4}\d\d/\d\d/\d{2,4} {1,4}\d\d:\d\d:\d\d {1,4}[A-Z]{2,4} {1,4}\w{2,8} {1,4}\S",
+    rb"^\s{0,8}[0-9A-Fa-f]{1,5} {0,4}\| {0,4}"
+    rb"(?:\d{1,2}/\d{1,2}/\d{2,4}|Pre-?Init|[A-Z][a-z]{2}-\d{1,2}-\d{4})"
+    rb"[^|\n]{0,20}\|[^|\n]{1,80}\|[^|\n]{0,80}\|?",
     re.MULTILINE,
-)  # fmt: skip
+)
+_VENDOR = re.compile(
+    rb"^\s{0,4}[0-9A-Fa-f]{4} {1,4}\d\d/\d\d/\d{2,4} {1,4}\d\d:\d\d:\d\d {1,4}[A-Z]{2,4} {1,4}"
+    rb"(?:EFI|BIOS|BMC|iRMC|SMI|OS|CPLD|ME) {1,4}\S",
+    re.MULTILINE,
+)
+_STATE = rb"(?:ok|ns|cr|nc|nr|lnc|lcr|unc|ucr)"
 _SENSORS = re.compile(
-    rb"^[^|\n]{2,32}\| {0,4}(?:[0-9A-Fa-f]{2}h {0,4}\|[^|\n]{2,6}\|[^|\n]{3,8}\||[^|\n]{1,24}\| "
-    rb"(?:ok|ns|cr|nc|nr|lnc|lcr|unc|ucr)\s*$|[^|\n]{2,12}\|[^|\n]{2,24}\|[^|\n]{3,14}\|[^|\n]{2,12}\|"
-    rb"[^|\n]{3,12}\|[^|\n]{2,12}\|)", re.MULTILINE,
-)  # fmt: skip
-_SAID = re.compile(rb"^(?:SEL has no entries|SEL Information$|Get SEL Info command failed"
-                   rb"|Could not open device at /dev/ipmi)", re.MULTILINE)  # fmt: skip
+    rb"^[^|\n]{2,32}\| {0,4}(?:[0-9A-Fa-f]{2}h {0,4}\| " + _STATE + rb" {0,4}\|[^|\n]{3,8}\|"
+    rb"|[^|\n]{1,24}\| " + _STATE + rb"\s*$"
+    rb"|[^|\n]{2,12}\|[^|\n]{2,24}\| {0,4}(?:0x[0-9a-fA-F]{2,6}|na|ok|nc|cr|nr)\s*\|"
+    rb"[^|\n]{3,12}\|[^|\n]{2,12}\|)",
+    re.MULTILINE,
+)
+_SAID = re.compile(
+    rb"^(?:SEL has no entries|SEL Information\s*$|Get SEL Info command failed"
+    rb"|Could not open device at /dev/ipmi)",
+    re.MULTILINE,
+)
 
 
 def likeness(head: bytes) -> float:

@@ -13,7 +13,8 @@ from rackproof.harness.readers.clues import device, moment, xids
 from rackproof.harness.readers.places import plain
 
 _KNOWN = {
-    "MemoryPressure": "kube.pressure", "DiskPressure": "kube.pressure", "PIDPressure": "kube.pressure",
+    "MemoryPressure": "kube.pressure", "DiskPressure": "kube.pressure",
+    "PIDPressure": "kube.pressure",
     "NetworkUnavailable": "kube.network", "KernelDeadlock": "kube.deadlock",
     "ReadonlyFilesystem": "kube.readonly", "FrequentKubeletRestart": "kube.restarts",
     "FrequentDockerRestart": "kube.restarts", "FrequentContainerdRestart": "kube.restarts",
@@ -27,7 +28,8 @@ _GOOD_WHEN_TRUE = re.compile(
 _NEGATED = re.compile(
     r"(?:Not|Un|In|Non|No)(?:Ready|Healthy|Available|Valid|Ok|Active)\Z", re.IGNORECASE
 )
-_SAYS_ILL = re.compile(r"NotHealthy|Unhealthy|NotReady|Fail|Error|Fault|Critical|Degraded|Down\b|Lost|Xid",
+_SAYS_ILL = re.compile(r"NotHealthy|Unhealthy|NotReady|Fail|Error|Fault|Critical|Degraded|Down"
+                       r"\b|Lost|Xid",
                        re.IGNORECASE)  # fmt: skip
 _SAYS_WELL = re.compile(
     r"(?<!Not)Healthy\Z|(?:^|Has)No[A-Z]\w{2,40}\Z|NoProblem|IsReady\Z|\AOK\Z|Passed\Z"
@@ -92,10 +94,12 @@ def codes(one: Condition) -> list[str]:
         return ["kube.silent"]
     if not bad(one):
         return []
-    if one.sort == "Ready":
-        return ["kube.notready"]
-    if one.sort in _KNOWN:
-        return [_KNOWN[one.sort]]
+    known = "kube.notready" if one.sort == "Ready" else _KNOWN.get(one.sort)
+    return [known] if known else _own_codes(one)
+
+
+def _own_codes(one: Condition) -> list[str]:
+    """Return the codes of a condition in its bad state, of a type that a daemon has added."""
     said = f"{one.message} {one.reason}"
     named = xids(said)
     if not named and "xid" in one.sort.lower() and "sxid" not in one.sort.lower():
@@ -164,9 +168,11 @@ class Signs:
                 "TaskHung": "kube.oops",
             }
             self.say(node, code.get(reason, "kube.oom"), f"{reason}: {message}", at, line)
-        elif not _HARMLESS.search(reason) and re.search(
-            r"GPU|Xid|NVLink|InfiniBand|DeviceUnhealthy", reason
+        elif (
+            not _HARMLESS.search(reason)
+            and re.search(r"GPU|Xid|NVLink|InfiniBand|DeviceUnhealthy", reason)
+            and _SAYS_ILL.search(reason)
+            and not _HARMLESS.search(message)
         ):
-            if _SAYS_ILL.search(reason) and not _HARMLESS.search(message):
-                area = area_of(reason)
-                self.say(node, f"kube.{area}", f"{reason}: {message}", at, line)
+            area = area_of(reason)
+            self.say(node, f"kube.{area}", f"{reason}: {message}", at, line)

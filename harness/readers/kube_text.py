@@ -9,34 +9,47 @@ import re
 from rackproof.harness.readers.clues import moment, xids
 from rackproof.harness.readers.kube_signs import Condition, Signs
 
-_STAMP = r"(?:[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}|\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)|<unknown>|<nil>)"
+_STAMP = (
+    r"(?:[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}"
+    r"|\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)|<unknown>|<nil>)"
+)
 _CONDITION = re.compile(
-    r" {0,8}([A-Za-z][\w./\-]{1,80}) {1,60}(True|False|Unknown) {1,20}(" + _STAMP + r") {1,20}(" + _STAMP
-    + r")(?: {1,20}(\S{1,200}))?(?: {1,80}(\S.{0,1500}))?\Z"
-)  # fmt: skip
+    r" {0,8}([A-Za-z][\w./\-]{1,80}) {1,60}(True|False|Unknown) {1,20}"
+    f"({_STAMP}) {{1,20}}({_STAMP})"
+    r"(?: {1,20}(\S{1,200}))?(?: {1,80}(\S.{0,1500}))?\Z"
+)
 _NAME = re.compile(r"Name: {1,30}([\w.\-]{1,253})\s*\Z")
 _SECTION = re.compile(r"([A-Z][A-Za-z ]{2,30}):(?:\s|\Z)")
-_GPUS = re.compile(r" {1,8}\"?nvidia\.com/(gpu|mig-[\w.\-]{2,24})\"?: {1,20}\"?(\d{1,4})\"?,?\s*\Z")
+_GPUS = re.compile(
+    r" {1,8}\"?nvidia\.com/(gpu|mig-[\w.\-]{2,24})\"?: {1,20}\"?(\d{1,4})\"?,?\s*\Z", re.ASCII
+)
+_AGE = r"(?:\d{1,6}[smhdy][\w ()]{0,40}?|<unknown>|<invalid>)"
 _EVENT = re.compile(
-    r" {0,4}(Normal|Warning) {1,20}([A-Z]\w{2,60}) {1,40}(\d{1,6}[smhdy][\w ()]{0,40}?|<unknown>|<invalid>)"
-    r" {1,40}([\w.\-]{1,80})(?:, [\w.\-]{1,253})? {1,40}(\S.{0,1000})\Z"
+    r" {0,4}(Normal|Warning) {1,20}([A-Z]\w{2,60}) {1,40}" + _AGE + r" {1,40}"
+    r"([\w.\-]{1,80})(?:, [\w.\-]{1,253})? {1,40}(\S.{0,1000})\Z"
 )
 _GET_EVENT = re.compile(
-    r"(?:[\w\-]{1,63} {1,30})?(?:\d{1,6}[smhdy]\w{0,16}|<unknown>) {1,30}(Normal|Warning) {1,30}([A-Z]\w{2,60}) {1,40}"
-    r"(node|pod|[a-z]{3,30})/([\w.\-]{1,253}) {1,60}(\S.{0,1000})\Z"
+    r"(?:[\w\-]{1,63} {1,30})?(?:\d{1,6}[smhdy]\w{0,16}|<unknown>) {1,30}(Normal|Warning) {1,30}"
+    r"([A-Z]\w{2,60}) {1,40}(node|pod|[a-z]{3,30})/([\w.\-]{1,253}) {1,60}(\S.{0,1000})\Z"
 )
 _GET_NODE = re.compile(
-    r"([a-z0-9][\w.\-]{0,252}) {1,60}((?:Not)?Ready|Unknown)(,[\w,]{1,60})? {1,60}\S{1,120} {1,60}\d{1,6}[smhdy]"
+    r"([a-z0-9][\w.\-]{0,252}) {1,60}((?:Not)?Ready|Unknown)(,[\w,]{1,60})? {1,60}"
+    r"\S{1,120} {1,60}\d{1,6}[smhdy]"
 )
 _YAML = re.compile(r"( {0,24})(- )?([A-Za-z]{4,24}):(?: (.{0,1500}))?\Z")
 _KEYS = frozenset("type status reason message lastTransitionTime lastHeartbeatTime".split())
 _TAINT = re.compile(
     r"(?:Taints: {1,30}| {10,30})([\w./\-]{3,120})(?:=[\w.\-]{0,60})?:(?:NoSchedule|NoExecute)\s*\Z"
 )
-_LOG = re.compile(r"(?:[IWEF](\d{4}) (\d\d:\d\d:\d\d)\.\d{1,6} {1,8}\d{1,8} [\w.\-]{1,60}:\d{1,6}\] |"
-                  r"(\d{4}[/\-]\d\d[/\-]\d\d[T ]\d\d:\d\d:\d\d)\S{0,12} )(.{1,1500})\Z")  # fmt: skip
-_MARKED = re.compile(r"(?:marking device as unhealthy|device marked unhealthy|marked (?:it )?unhealthy"
-                     r"|Node condition (\w{2,60}) is now: (True|False|Unknown))", re.IGNORECASE)  # fmt: skip
+_LOG = re.compile(
+    r"(?:[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{1,6} {1,8}\d{1,8} [\w.\-]{1,60}:\d{1,6}\] "
+    r"|(\d{4}[/\-]\d\d[/\-]\d\d[T ]\d\d:\d\d:\d\d)\S{0,12} )(.{1,1500})\Z"
+)
+_MARKED = re.compile(
+    r"marking device as unhealthy|device marked unhealthy|marked (?:it )?unhealthy"
+    r"|Node condition (\w{2,60}) is now: (True|False|Unknown)",
+    re.IGNORECASE,
+)
 
 
 class Text:
@@ -116,7 +129,7 @@ class Text:
     def _rows(self, line: str) -> bool:
         if match := _EVENT.match(line):
             self.records += 1
-            self.signs.event(self._node, match[2], match[5], None, self._number)
+            self.signs.event(self._node, match[2], match[4], None, self._number)
         elif match := _GET_EVENT.match(line):
             self.records += 1
             node = match[4] if match[3] == "node" else ""
@@ -136,7 +149,7 @@ class Text:
         if match is None:
             return False
         self.records += 1
-        at, said = moment((match[3] or "").replace("/", "-")), match[4]
+        at, said = moment((match[1] or "").replace("/", "-")), match[2]
         marked = _MARKED.search(said)
         for code in xids(said):
             self.signs.say(self._node, code, said, at, self._number)
@@ -178,6 +191,7 @@ class Text:
         if item.keys() >= {"type", "status"} and item["status"] in ("True", "False", "Unknown"):
             self.records += 1
             self.signs.condition(
-                Condition(self._node, item["type"], item["status"], item.get("lastTransitionTime", ""),
+                Condition(self._node, item["type"], item["status"],
+                    item.get("lastTransitionTime", ""),
                           item.get("reason", ""), item.get("message", ""), self._number)
             )  # fmt: skip

@@ -134,7 +134,8 @@ def read(source: Source) -> Reading:
     nodes = {str(e.detail.get("node", "")) for e in signs.events()} | {n for n, _ in signs.fine}
     nodes = {n for n in nodes | set(tree.counts) | set(text.counts) if n}
     several = len(nodes) > 1
-    measured += [Measurement(KIND, f"host:{node}" if several else "host", "node.state", "listed", "text")
+    measured += [Measurement(KIND, f"host:{node}" if several else "host", "node.state",
+        "listed", "text")
                  for node in sorted(nodes)]  # fmt: skip
     here = next(iter(nodes)) if len(nodes) == 1 else ""
     records = tree.records + text.records
@@ -159,20 +160,26 @@ def _joined(by_node: dict[str, dict[str, str]]) -> dict[str, str]:
 
 
 _JSON = re.compile(rb"\A[{\[]")
-_STAMPED = rb"(?:[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} [\d:]{8} [+-]\d{4}|\d{4}-\d\d-\d\dT[\d:.]{8,18}Z)"
-_MARKS = (
-    re.compile(rb"^ {0,8}[A-Za-z][\w./\-]{1,80} {1,60}(?:True|False|Unknown) {1,20}" + _STAMPED + rb" {1,20}"
-               + _STAMPED, re.MULTILINE),
-    re.compile(rb"^ {0,20}(?:- )?lastTransitionTime: ", re.MULTILINE),
-    re.compile(rb'"lastTransitionTime"\s{0,4}:|"kubernetes\.io/hostname"\s{0,4}:'),
-    re.compile(rb'"involvedObject"\s{0,4}:'),
-    re.compile(rb"^NAME {1,80}STATUS {1,80}ROLES {1,80}AGE", re.MULTILINE),
-    re.compile(rb"^(?:NAMESPACE {1,60})?LAST SEEN {1,60}TYPE {1,60}REASON {1,60}OBJECT", re.MULTILINE),
-    re.compile(rb"^ {0,4}Type {1,40}Reason {1,40}Age {1,40}From {1,60}Message\s*$", re.MULTILINE),
-    re.compile(rb"^apiVersion: v1\s*$[^\x00]{0,40000}^ {0,4}kind: (?:Node|NodeList|Event|List)\s*$", re.MULTILINE),
-    re.compile(rb"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} {1,8}\d{1,8} [\w.\-]{1,60}:\d{1,6}\] [^\n]{0,400}"
-               rb"(?:nvidia\.com/gpu|Node condition|device plugin|XidCriticalError|[Uu]nhealthy|problem detector)",
-               re.MULTILINE),
+_STAMPED = (
+    rb"(?:[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} [\d:]{8} [+-]\d{4}"
+    rb"|\d{4}-\d\d-\d\dT[\d:.]{8,18}Z)"
+)
+_MARKS = tuple(
+    re.compile(mark, re.MULTILINE)
+    for mark in (
+        rb"^ {0,8}[A-Za-z][\w./\-]{1,80} {1,60}(?:True|False|Unknown) {1,20}"
+        + _STAMPED + rb" {1,20}" + _STAMPED,
+        rb"^ {0,20}(?:- )?lastTransitionTime: ",
+        rb'"lastTransitionTime"\s{0,4}:|"kubernetes\.io/hostname"\s{0,4}:',
+        rb'"involvedObject"\s{0,4}:',
+        rb"^NAME {1,80}STATUS {1,80}ROLES {1,80}AGE",
+        rb"^(?:NAMESPACE {1,60})?LAST SEEN {1,60}TYPE {1,60}REASON {1,60}OBJECT",
+        rb"^ {0,4}Type {1,40}Reason {1,40}Age {1,40}From {1,60}Message\s*$",
+        rb"^ {0,4}(?:- )?kind: (?:Node|NodeList)\s*$",
+        (rb"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} {1,8}\d{1,8} [\w.\-]{1,60}:\d{1,6}\] [^\n]{0,400}"
+        rb"(?:nvidia\.com/gpu|Node condition|device plugin|XidCriticalError|[Uu]nhealthy"
+        rb"|problem detector)"),
+    )
 )  # fmt: skip
 _NODE = re.compile(rb"node|gpu|xid|kube|heartbeat|ready|pressure", re.IGNORECASE)
 

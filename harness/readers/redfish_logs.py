@@ -41,7 +41,7 @@ class Entries:
         self._entries.append((at or 0.0, self.records, resource))
 
     def events(self) -> list[Event]:
-        """Return the signs in order of time; logs are listed newest first by some, last by others."""
+        """Return the signs in order of time, whichever end of the log is listed first."""
         told: list[tuple[Event, str]] = []
         open_: dict[tuple[str, str], list[int]] = {}
         over: set[int] = set()

@@ -17,9 +17,11 @@ from rackproof.harness.readers.redfish_tree import Resource, text
 KIND = "redfish"
 _TOP = frozenset("Chassis ComputerSystem Manager ServiceRoot Fabric ThermalEquipment CDU".split())
 _ROLLS = {"PowerSubsystem": "power", "Power": "power", "PowerShelf": "power",
-          "ThermalSubsystem": "thermal", "Thermal": "thermal", "Redundancy": "", "LeakDetection": "thermal",
+          "ThermalSubsystem": "thermal", "Thermal": "thermal", "Redundancy": "",
+          "LeakDetection": "thermal",
           "Storage": "storage", "MemorySummary": "host", "ProcessorSummary": "host",
-          "ThermalMetrics": "thermal", "Battery": "power", "PowerDistribution": "power"}  # fmt: skip
+          "ThermalMetrics": "thermal", "Battery": "power",
+          "PowerDistribution": "power"}  # fmt: skip
 _AREAS = {"PowerSupply": "power", "Voltage": "power", "PowerControl": "power", "Outlet": "power",
           "Circuit": "power", "Temperature": "thermal", "Fan": "thermal", "Pump": "thermal",
           "LeakDetector": "thermal", "CoolingUnit": "thermal", "CoolingLoop": "thermal",
@@ -73,20 +75,17 @@ def _area(resource: Resource) -> str:
     """Return which area a resource belongs to: by its type, what it reads, or where it stands."""
     fields, path = resource.fields, resource.path
     gpu = subject_of(resource) != "host"
-    if resource.sort == "Processor":
-        return "gpu" if gpu or text(fields.get("ProcessorType")) == "GPU" else "host"
-    if resource.sort == "Memory" and gpu:
-        return "hbm"
-    if resource.sort == "Port":
-        return "nvlink" if "nvlink" in (path + resource.name).lower() else "nic"
-    if resource.sort in _AREAS:
-        return _AREAS[resource.sort]
-    reads = _READS.get(text(fields.get("ReadingType")))
-    if reads:
-        return reads
-    if resource.sort == "Redundancy":
-        return "thermal" if "thermal" in path.lower() or "fan" in resource.name.lower() else "power"
-    return _ROLLS.get(resource.sort, "gpu" if gpu else "unknown")
+    found = _AREAS.get(resource.sort) or _READS.get(text(fields.get("ReadingType"))) or ""
+    if resource.sort == "Processor" and (gpu or text(fields.get("ProcessorType")) == "GPU"):
+        found = "gpu"
+    elif resource.sort == "Memory" and gpu:
+        found = "hbm"
+    elif resource.sort == "Port":
+        found = "nvlink" if "nvlink" in (path + resource.name).lower() else "nic"
+    elif resource.sort == "Redundancy":
+        heat = "thermal" in path.lower() or "fan" in resource.name.lower()
+        found = "thermal" if heat else "power"
+    return found or _ROLLS.get(resource.sort, "gpu" if gpu else "unknown")
 
 
 def _conditions(status: Mapping[str, Any]) -> str:

@@ -11,9 +11,11 @@ from typing import Any
 _ARRAYS = {
     "Temperatures": "Temperature", "Fans": "Fan", "Voltages": "Voltage",
     "PowerSupplies": "PowerSupply", "Redundancy": "Redundancy", "PowerControl": "PowerControl",
-    "PowerSupplyRedundancy": "Redundancy", "FanRedundancy": "Redundancy", "Detectors": "LeakDetector",
+    "PowerSupplyRedundancy": "Redundancy", "FanRedundancy": "Redundancy",
+    "Detectors": "LeakDetector",
     "Drives": "Drive", "StorageControllers": "StorageController", "Pumps": "Pump",
-    "IndicatorLED": "", "Sensors": "Sensor", "Links": "", "Conditions": "", "LeakDetectors": "LeakDetector",
+    "IndicatorLED": "", "Sensors": "Sensor", "Links": "", "Conditions": "",
+    "LeakDetectors": "LeakDetector",
 }  # fmt: skip
 MOST = 200_000
 

@@ -43,9 +43,12 @@ def read(source: Source) -> Reading:
 
 
 _LOG = re.compile(
-    rb"^\[?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?\]? (?:\[\S{1,40}\] )?(?:error: |fatal: |debug\d?: |"
-    rb"sched: |backfill: |slurm(?:ctld|d|stepd|dbd)\b|_slurm_rpc|_job_complete|update_node|Node |Nodes |"
-    rb"node |_sync_nodes|drain_nodes|cleanup_completing|Launching batch|launch task|\*\*\* )", re.MULTILINE,
+    rb"^\[?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?\]? (?:\[\S{1,40}\] )?(?:error: |fatal:"
+    rb" |debug\d?: |"
+    rb"sched: |backfill: |slurm(?:ctld|d|stepd|dbd)\b|_slurm_rpc|_job_complete|update_node|Nod"
+    rb"e |Nodes |"
+    rb"node |_sync_nodes|drain_nodes|cleanup_completing|Launching batch|launch task|\*\*"
+    rb"\* )", re.MULTILINE,
 )  # fmt: skip
 _TABLES = (
     re.compile(rb"^ {0,4}REASON {1,60}(?:USER|NODELIST|TIMESTAMP)\b", re.MULTILINE),

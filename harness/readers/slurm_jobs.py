@@ -13,7 +13,8 @@ from rackproof.harness.readers.hostlist import hosts
 KIND = "slurm"
 LONGEST = 1 << 20
 _DELIMITERS = ("|#", "|", ";", ",", "\t", "!", "^")
-_CODES = {"NODE_FAIL": "slurm.job.node", "BOOT_FAIL": "slurm.job.boot", "OUT_OF_ME": "slurm.job.memory",
+_CODES = {"NODE_FAIL": "slurm.job.node", "BOOT_FAIL": "slurm.job.boot",
+    "OUT_OF_ME": "slurm.job.memory",
           "OUT_OF_MEMORY": "slurm.job.memory"}  # fmt: skip
 _STEP = re.compile(r"\d{1,12}(?:_\d{1,9})?\.")
 

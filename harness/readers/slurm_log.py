@@ -30,7 +30,8 @@ _REASON = re.compile(
     r"(?:update_node: |drain_nodes: )?[Nn]odes? " + _LIST + r" reason set to: (.{1,200})"
 )
 _RAISED = re.compile(r"(?:error: )?(?:Setting node |[Nn]ode |_slurm_rpc_node_registration node=|"
-                     r"validate_node_specs: node |drain_nodes: node |Validating node )" + _LIST + r"\b[: ](.{1,300})")  # fmt: skip
+                     r"validate_node_specs: node |drain_nodes: node |Validating nod"
+                     r"e )" + _LIST + r"\b[: ](.{1,300})")  # fmt: skip
 _SAYS = re.compile(r"lower than configured|real_memory|RealMemory|unexpectedly re|Kill task failed"
                    r"|[Pp]rolog|[Ee]pilog")  # fmt: skip
 _OOM = re.compile(r"error: Detected \d{1,6} oom_kill event")

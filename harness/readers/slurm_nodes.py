@@ -44,11 +44,8 @@ class Nodes:
         if more and not self._more:
             self.problems.append(f"a list names {more} nodes more than are looked at")
         self._more += more
-        found = []
-        for name in names:
-            if name in self._nodes or len(self._nodes) < MOST:
-                found.append((name, self._nodes.setdefault(name, _Node())))
-        return found
+        kept = [name for name in names if name in self._nodes or len(self._nodes) < MOST]
+        return [(name, self._nodes.setdefault(name, _Node())) for name in kept]
 
     def note(self, listed: str, reason: str, at: float | None, line: int) -> None:
         """Take in a reason for some nodes."""

@@ -26,8 +26,8 @@ _OWN: Sequence[tuple[str, re.Pattern[str]]] = tuple(
         ("slurm.silent", r"not responding|no response|node not respon|lost connection"),
         ("slurm.rebooted", r"node unexpectedly re|unexpected reboot|node rebooted"),
         ("slurm.kill", r"kill task failed|kill task fail"),
-        ("slurm.prolog", r"prolog error|epilog error|prolog failed|epilog failed|prolog/epilog"
-                         r"|batch job complete f|slurmd prolog|launch failed"),
+        ("slurm.prolog", (r"prolog error|epilog error|prolog failed|epilog failed|prolog/epilog"
+                         r"|batch job complete f|slurmd prolog|launch failed")),
         ("slurm.slurmd", r"duplicate jobid|slurmd (?:version|fail)|health check fail|healthcheck"),
     )
 )  # fmt: skip
@@ -37,11 +37,14 @@ _AREAS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
     for area, words in (
         ("gpu", r"\bgpus?\b|nvidia|nvml|dcgm|\becc\b|retired|remap|\bsxm|cuda"),
         ("nvlink", r"nvlink|nvswitch|fabric ?manager"),
-        ("nic", r"infiniband|\bib\d?\b|mlx\d|\bhca\b|\bnic\b|link (?:down|flap)|\broce\b|ibstat|cable"),
+        ("nic", (r"infiniband|\bib\d?\b|mlx\d|\bhca\b|\bnic\b|link (?:down|flap)|\broce\b|ibsta"
+                r"t|cable")),
         ("power", r"\bpsus?\d?\b|power suppl|voltage|\bpdu\b"),
         ("thermal", r"thermal|temperature|overheat|\bhot\b|\bfans?\b|cool|leak"),
-        ("storage", r"\bdisks?\b|\bdrive|nvme|ssd|lustre|gpfs|weka|\bnfs\b|mount|check_fs|filesystem|raid"),
-        ("host", r"dimm|memory|\bmem\b|\bcpu|\bmce\b|physmem|kernel|panic|bios|\bbmc\b|hang|hung|crash"),
+        ("storage", (r"\bdisks?\b|\bdrive|nvme|ssd|lustre|gpfs|weka|\bnfs\b|mount|check_fs|file"
+                    r"system|raid")),
+        ("host", (r"dimm|memory|\bmem\b|\bcpu|\bmce\b|physmem|kernel|panic|bios|\bbmc\b|hang|hu"
+                 r"ng|crash")),
         ("pcie", r"pcie?\b|bus|riser|slot"),
     )
 )  # fmt: skip

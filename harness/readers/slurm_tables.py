@@ -85,7 +85,7 @@ class Tables:
     def _reasons(self, line: str) -> None:
         """Read a row of ``sinfo -R``: a reason, then who gave it and when, then the nodes."""
         match = _TIME.search(line)
-        listed = line.split()[-1]
+        listed = line.rsplit(maxsplit=1)[-1]
         if match:
             head = line[: match.start()].rstrip()
             by = head.rpartition(" ")[0] if "USER" in self._columns else head
