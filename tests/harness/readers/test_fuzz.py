@@ -10,34 +10,11 @@ from hypothesis import strategies as st
 
 from rackproof.diagnostics.offline import judge_inputs
 from rackproof.diagnostics.verdict import Verdict
-from rackproof.harness.readers import UNRECOGNISED, read
+from rackproof.harness.readers import READERS, UNRECOGNISED, read
 from rackproof.harness.readers.stamps import parse
 
-LOG = """\
-[  100.000000] Linux version 6.8.0
-[  101.000001] NVRM: GPU at PCI:0000:5a:00: GPU-12345678-1234-1234-1234-123456789abc
-[  101.000002] NVRM: Xid (PCI:0000:5a:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 07 (0xa001c6 0x0)
-[  101.000003] NVRM: Xid (PCI:0000:5a:00): 154, GPU recovery action changed from 0x0 (x) to 0x1 (x)
-Feb 23 16:24:18 n17 kernel: pcieport 0000:00:03.1: PCIe Bus Error: severity=Corrected, type=x
-<4>1 2025-02-23T16:24:18.0Z n kernel - - - nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 20034, Fatal
-{"__REALTIME_TIMESTAMP":"1740327858000000","SYSLOG_IDENTIFIER":"kernel","MESSAGE":[78,86,82,77]}
-[  102.000000] {1}[Hardware Error]: event severity: fatal
-[  102.000000] {1}[Hardware Error]:   section_type: memory error
-4,777,1843308145,-;NVRM: Xid (PCI:0000:5a:00): 79, pid=1, GPU has fallen off the bus.
-"""
-XML = """<?xml version="1.0"?><!DOCTYPE nvidia_smi_log SYSTEM "v12.dtd"><nvidia_smi_log>
-<attached_gpus>1</attached_gpus><gpu id="00000000:3B:00.0"><product_name>X</product_name>
-<gpu_recovery_action>None</gpu_recovery_action><processes></processes></gpu></nvidia_smi_log>"""
-TEXT = """==============NVSMI LOG==============
-Attached GPUs                             : 1
-GPU 00000000:3B:00.0
-    Product Name                          : X
-    GPU Recovery Action                   : None
-    Remapped Rows
-        Pending                           : No
-    Processes                             : None
-"""
-SEEDS = [LOG.encode(), XML.encode(), TEXT.encode()]
+SAMPLES = {p.stem: p.read_bytes() for p in Path(__file__).parents[2].glob("samples/*.txt")}
+SEEDS = list(SAMPLES.values())
 BITS = [
     *(
         b"NVRM: Xid (",
@@ -79,6 +56,17 @@ def broken(draw):
     return packed[: draw(st.integers(0, len(packed)))] if draw(st.booleans()) else packed
 
 
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.kind)
+def test_each_kind_has_a_sample_that_it_alone_recognises(reader, tmp_path):
+    path = tmp_path / "no-hint"
+    path.write_bytes(SAMPLES[reader.kind])
+    found = read(path)
+    assert found.kind == reader.kind
+    assert found.records
+    sure = [r.kind for r in READERS if r.likeness(SAMPLES[reader.kind]) >= 0.5]
+    assert sure in ([reader.kind], [])
+
+
 def judged(data):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x")
@@ -91,7 +79,7 @@ def judged(data):
 @given(broken())
 def test_broken_input_is_read_or_refused(data):
     found, judgement = judged(data)
-    if found.cut or found.kind == UNRECOGNISED or not found.records:
+    if found.cut or not found.worked or found.kind == UNRECOGNISED or not found.records:
         assert judgement.verdict is not Verdict.PASS
     assert judgement.as_json() == judged(data)[1].as_json() | {
         "inputs": judgement.as_json()["inputs"]
