@@ -17,8 +17,8 @@ OLD = f"""#                                                     {SIDES}
 
 
 def start(validation=1, ranks=4, hosts=("gpu-a",), address="0x{:02x}"):
-    head = (f"# nThread 1 nGpus 1 minBytes 1048576 maxBytes 8388608 step: 2(factor) warmup iters: "
-            f"5 iters: 20 agg iters: 1 validation: {validation} graph: 0\n#\n# Using devices\n")  # fmt: skip
+    head = (f"# nThread 1 nGpus 1 minBytes 1048576 maxBytes 8388608 step: 2(factor) iters: 20 "
+            f"validation: {validation} graph: 0\n#\n# Using devices\n")  # fmt: skip
     for rank in range(ranks):
         host = hosts[rank * len(hosts) // ranks]
         local = rank % max(1, ranks // len(hosts))
