@@ -21,7 +21,7 @@ from rackproof.harness.readers.smi_report import identity
 from rackproof.harness.readers.source import Source
 
 KIND = "dcgm-metrics"
-MOST_SERIES = 200_000
+MOST_SERIES, MOST_TEXT = 200_000, 64 << 20
 _PREFIX = "DCGM_"
 _HOSTS = ("Hostname", "hostname")
 _MOSTLY = 0.6
@@ -69,11 +69,14 @@ class _Scrape:
     """The walk over the lines, and what it has kept."""
 
     series: dict[str, dict[tuple[str, ...], _Series]] = field(default_factory=dict)
+    known: dict[str, _Series] = field(default_factory=dict)
     hosts: dict[str, None] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     uuids: dict[str, str] = field(default_factory=dict)
     samples: int = 0
     kept: int = 0
+    size: int = 0
+    full: bool = False
     odd: int = 0
     last_line: str = ""
     taken: float | None = None
@@ -85,25 +88,31 @@ class _Scrape:
         self.last_line = line[:200]
         if not line.lstrip().startswith(_PREFIX):
             return
-        found = sample(line)
+        end = line.rfind("}") + 1
+        known = self.known.get(line[:end]) if end else None
+        found = sample(f"known{line[end:]}") if known else sample(line)
         if found is None:
             self.odd += 1
             return
         self.samples += 1
         if found.at is not None:
             self.taken = max(self.taken or found.at, found.at)
-        self._keep(found)
+        self._keep(found, known, line[:end])
 
-    def _keep(self, found: Sample) -> None:
-        of = self.series.setdefault(found.name, {})
+    def _keep(self, found: Sample, seen: _Series | None, raw: str) -> None:
+        of = self.series.setdefault(found.name, {}) if seen is None else {}
         key = tuple(found.labels.values())
-        seen = of.get(key)
+        seen = seen or of.get(key)
         if seen is not None:
             seen.last, seen.ended, seen.count = found.value, found.at, seen.count + 1
-        elif self.kept < MOST_SERIES:
-            self.kept += 1
-            of[key] = _Series(self._subject(found.labels), found.labels, found.value, found.value,
-                              found.at, found.at)  # fmt: skip
+        elif self.kept >= MOST_SERIES or self.size > MOST_TEXT:
+            self.full = True
+        else:
+            self.kept, self.size = self.kept + 1, self.size + len(raw)
+            of[key] = self.known[raw] = _Series(
+                self._subject(found.labels), found.labels, found.value, found.value,
+                found.at, found.at,
+            )  # fmt: skip
 
     def _subject(self, labels: dict[str, str]) -> str:
         """Return the GPU of a sample with its host before it; "host" where the labels tell none."""
@@ -329,8 +338,8 @@ def _problems(source: Source, scrape: _Scrape, *, cut: bool) -> Iterable[str]:
         yield f"{scrape.odd} lines of DCGM's are no samples"
     if cut:
         yield "the text breaks off"
-    if scrape.kept >= MOST_SERIES:
-        yield f"more than {MOST_SERIES} series: the rest is not read"
+    if scrape.full:
+        yield f"more than {scrape.kept} series: the rest is not read"
     if not scrape.samples:
         yield "no sample of DCGM's in it"
 
@@ -362,7 +371,7 @@ def read(source: Source) -> Reading:
     return Reading(
         source.path, KIND, scrape.samples, tuple(_problems(source, scrape, cut=cut)),
         tuple(_moved(told.events.values(), placed)), tuple(_moved(told.measurements, placed)),
-        tuple(_moved(told.missing, placed)), source.cut or cut or scrape.kept >= MOST_SERIES,
+        tuple(_moved(told.missing, placed)), source.cut or cut or scrape.full,
         scrape.samples > 0,
         {} if several else {k.partition("/")[2]: v for k, v in scrape.aliases.items()},
         {}, {placed(k): v for k, v in scrape.uuids.items()}, host, taken=scrape.taken,

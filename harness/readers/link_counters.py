@@ -4,6 +4,7 @@ A name as the tool writes it comes in, a metric of metrics.toml goes out; counte
 about health (traffic, corrected FEC blocks) have none.
 """
 
+import functools
 import re
 
 from rackproof.harness.model import Why
@@ -50,6 +51,7 @@ DELTAS = {"nvlink.recoveries": "nvlink.recoveries.delta",
           "nvlink.faults": "nvlink.faults.delta"}  # fmt: skip
 
 
+@functools.lru_cache(1024)
 def metric_of(name: str) -> str:
     """Return the metric that a counter's name stands for, or "" where health needs none."""
     low = name.lower().replace("_", " ")

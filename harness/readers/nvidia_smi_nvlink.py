@@ -82,10 +82,11 @@ class _Links:
     def line(self, line: str) -> None:
         """Take one line."""
         bare = line.strip()
-        if match := _GPU.match(bare) or _DCGMI_GPU.match(bare) or _DCGMI_STATE.match(bare):
+        if bare.startswith("Link "):
+            if self.gpu and (match := _LINK.match(bare)):
+                self._told(int(match[1]), match[2], match[3].strip())
+        elif match := _GPU.match(bare) or _DCGMI_GPU.match(bare) or _DCGMI_STATE.match(bare):
             self._begin(match)
-        elif self.gpu and (match := _LINK.match(line)):
-            self._told(int(match[1]), match[2], match[3].strip())
         elif self.gpu and (match := _DCGMI_LINK.match(bare)):
             self.link = self._place(int(match[1]))
         elif self.link and (match := _DCGMI_COUNT.match(bare)):
@@ -135,7 +136,7 @@ class _Links:
             name, colon, value = text.rpartition(":")
             self.broken = not colon or not value.strip()
             if not self.broken:
-                self._count(place, name, value.strip())
+                self._count(place, name[:64], value.strip())
 
     def _status(self, states: list[str]) -> None:
         """Take a row of dcgmi's letters: U up, D down, X disabled, _ not supported."""
@@ -161,10 +162,10 @@ class _Links:
         """Add up the counters of one metric; a name that comes again begins a new snapshot."""
         sums = self.sums.setdefault(self.gpu, {})
         parts = sums.setdefault((place, metric), {})
-        if name[:64] in parts:
+        if name in parts:
             self._keep(place, metric, sum(parts.values()))
             sums[place, metric] = parts = {}
-        parts[name[:64]] = value
+        parts[name] = value
 
     def _flush(self, gpu: str) -> None:
         """Close the counters of a GPU that is named again."""

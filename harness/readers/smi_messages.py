@@ -31,7 +31,9 @@ _IDLE = (
     ("nvidia-smi: command not found", ""),
     ('field "', ""),
 )
-_FORMS = ("%Y/%m/%d %H:%M:%S.%f", "%Y/%m/%d %H:%M:%S", "%a %b %d %H:%M:%S %Y")
+# Each message holds one of these: a quick look, since every row of a loop is asked.
+_HINTS = ("devices", "device handle", "NVML", "nvml", "NVIDIA", "nvidia", "Field")
+_WEEKDAY = "%a %b %d %H:%M:%S %Y"
 _ISO = re.compile(r"(?<!\d)(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,]\d{1,9})?(Z|[+-]\d\d:?\d\d)")
 
 
@@ -65,6 +67,8 @@ class Messages:
 
     def take(self, line: str) -> bool:
         """Take a line if it is such a message; return whether it was."""
+        if not any(hint in line for hint in _HINTS):
+            return False
         if event := handle(line):
             self._add(event)
             return True
@@ -93,13 +97,17 @@ def alone(lines: Iterable[str]) -> bool:
 
 def moment(text: str) -> float | None:
     """Return a time of nvidia-smi's, or one with a zone, in seconds since the epoch; else None."""
-    if not text:
+    text = text.strip()
+    if not text or ":" not in text:
         return None
-    for form in _FORMS:
-        try:
-            return datetime.strptime(text.strip()[:40], form).replace(tzinfo=UTC).timestamp()
-        except (ValueError, OverflowError):
-            continue
+    try:
+        if text[4:5] == "/":
+            return (
+                datetime.fromisoformat(text[:26].replace("/", "-")).replace(tzinfo=UTC).timestamp()
+            )
+        return datetime.strptime(text[:40], _WEEKDAY).replace(tzinfo=UTC).timestamp()
+    except (ValueError, OverflowError):
+        pass
     match = _ISO.search(text[:LINE_LIMIT])
     if match is None:
         return None

@@ -1,4 +1,4 @@
-"""Broken tables, CSV, NVLink counters, topologies, exporter texts: read or refused, never raised."""
+"""Broken tables, CSV, NVLink counters, topologies, exporters: read or refused, never raised."""
 
 import re
 import tempfile
