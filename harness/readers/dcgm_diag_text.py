@@ -144,14 +144,12 @@ class _Table:
         text = " ".join(value.split())
         status, entity = _STATUS.match(text), _ENTITY.match(text)
         if entity:
-            gpus = (int(entity[2]),) if entity[1].lower() == "gpu" else ()
-            word = entity[3]
+            numbers, word = [entity[2]] if entity[1].lower() == "gpu" else [], entity[3]
         elif status:
-            gpus = tuple(int(n) for n in (status[2] or "").replace(",", " ").split() if len(n) < 5)  # noqa: PLR2004
-            word = status[1]
+            numbers, word = (status[2] or "").replace(",", " ").split(), status[1]
         else:
             return False
-        gpus = tuple(n for n in gpus if n <= HIGHEST_GPU)
+        gpus = tuple(int(n) for n in numbers if int(n) <= HIGHEST_GPU)
         self._test.append(Result(self._category, plain(test, 40), STATUSES[word.lower()], gpus))
         return True
 

@@ -8,17 +8,17 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_OBJECTS = 10_000
+MOST_OBJECTS = 100_000
+REPAIRED = 4 << 20  # of a broken object so many characters are looked at, one by one
 _CLOSERS = {"{": "}", "[": "]"}
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The values found; `cut`: the last one was broken off; `bad`: nothing of it could be kept."""
+    """The values found; `cut` is True where one was broken off or there were too many."""
 
     values: list[Any] = field(default_factory=list)
     cut: bool = False
-    bad: bool = False
 
 
 @dataclass(slots=True)
@@ -72,16 +72,30 @@ def _repaired(text: str, deepest: int = 200) -> tuple[Any, bool]:
         return None, False
 
 
+def _decoded(text: str, at: int) -> tuple[Any, int] | None:
+    try:
+        return json.JSONDecoder().raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None
+
+
 def objects(text: str) -> Objects:
-    """Return every object of `text`, in order; what stands between them is passed over."""
-    decoder, values = json.JSONDecoder(), []
-    at = text.find("{")
+    """Return every object of `text`, in order; what stands between them is passed over.
+
+    A broken one is left out where another begins on a line of its own and is whole, as in a log of
+    one object a line; else it is the last, and what stands of it is kept.
+    """
+    values: list[Any] = []
+    cut, at = False, text.find("{")
     while at >= 0 and len(values) < MOST_OBJECTS:
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            value, found = _repaired(text[at:])
-            return Objects([*values, value] if found else values, cut=True, bad=not found)
-        values.append(value)
-        at = text.find("{", at)
-    return Objects(values, cut=at >= 0)
+        found = _decoded(text, at)
+        if found is None:
+            cut = True
+            following = text.find("\n{", at) + 1
+            found = _decoded(text, following) if following else None
+        if found is None:
+            value, kept = _repaired(text[at : at + REPAIRED])
+            return Objects([*values, value] if kept else values, cut=True)
+        values.append(found[0])
+        at = text.find("{", found[1])
+    return Objects(values, cut=cut or at >= 0)

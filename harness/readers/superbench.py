@@ -31,6 +31,7 @@ _REFUSED = re.compile(
 )
 _GPCNET = re.compile(rb"^Network (?:Load )?Tests v\d", re.MULTILINE)
 _ROW = re.compile(r"\| {1,60}([A-Z][^|]{2,60}?) \| +(-?[\d.]{1,20}) \|")
+_NODE_KEYS = ("node", "index", "Node", "Index")
 _HOST = re.compile(r"[\w.\-]{1,100}\Z")
 _NAME = re.compile(r"([\w\-.]{1,100})/([\w\-./]{1,200}?)(?::(\d{1,4}))?\Z")
 _GPU = re.compile(r"gpu_?(\d{1,3})")
@@ -139,7 +140,7 @@ class _Node:
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Self:
         """Return the node of a row."""
-        names = (row.get(key) for key in ("node", "index", "Node", "Index"))
+        names = (row.get(key) for key in _NODE_KEYS)
         name = next((name for name in names if isinstance(name, str)), "")
         parts = (_NAME.match(str(name)) for name in row)
         ranks = Counter(f"{found[1]}/{found[2]}" for found in parts if found and found[3])
@@ -220,7 +221,7 @@ def _row(found: _Nodes, row: Mapping[str, Any]) -> None:
 def _json(source: Source, text: str) -> Reading:
     parsed, found = objects(text), _Nodes()
     for row in parsed.values:
-        if isinstance(row, dict):
+        if isinstance(row, dict) and any(key in row for key in _NODE_KEYS):
             _row(found, row)
     if parsed.cut:
         found.note("the JSON breaks off: only what stands before is read")

@@ -182,9 +182,11 @@ def test_objects_one_after_the_other(told):
         ('{"a": "\\"{", "b": [1,', [{"a": '"{', "b": [1]}], True),
         ('{"a": 1, "b', [{"a": 1}], True),
         ("no object", [], False),
+        ('{"a": 1, "b\n{"c": 2}\n', [{"c": 2}], True),
+        ('{"a": 1}\n{"b": [1\n{"c": 2}\n{"d"', [{"a": 1}, {"c": 2}, {}], True),
         ("{" * 5000, [], True),
     ],
-    ids=["two", "in a string", "escaped", "in a name", "none", "brackets"],
+    ids=["two", "in a string", "escaped", "in a name", "none", "a line", "two lines", "brackets"],
 )
 def test_objects_of_a_text(text, values, cut):
     found = objects(text)
