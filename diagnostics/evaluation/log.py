@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from rackproof.diagnostics.evaluation import sorts
-from rackproof.diagnostics.evaluation.script import Line, Script
+from rackproof.diagnostics.evaluation.script import Detail, Line, Script
 from rackproof.diagnostics.evaluation.truth import Place, Truth, subject
 from rackproof.diagnostics.evaluation.worlds import World
 from rackproof.harness.model import Event
@@ -37,7 +37,7 @@ def _noise(script: Script, truth: Truth, most: float) -> None:
             script.add(place, "aer.corrected", said, {"stage": "reported"})
         elif what == 1:
             said = "EDAC MC1: 1 CE memory scrubbing error on CPU_SrcID#1_DIMM#3 (channel:3 slot:0)"
-            detail = {"count": 1, "device": "CPU_SrcID#1_DIMM#3"}
+            detail: Detail = {"count": 1, "device": "CPU_SrcID#1_DIMM#3"}
             script.add((host, "host"), "edac.ce", said, detail)
         else:
             script.removed(place)

@@ -40,7 +40,8 @@ def classifier(scene: Scene, bench: Bench) -> list[Conclusion]:
     """Judge each case by the sequential test."""
     told = []
     for case in scene.cases:
-        place, outcomes = scene.place(case), ()
+        place = scene.place(case)
+        outcomes: tuple[Outcome, ...] = ()
         signs = of_case(case, scene.earlier.get(place), scene.hours)
         while (retest := _next(signs, outcomes, bench.left)) is not None:
             bench.left -= retest.seconds

@@ -75,8 +75,8 @@ class Script:
         severity, link, register, status = figures
         said = f"{name} {severity} XC0 i0 Link {link:02d} (0x{register:08x} 0x{status:08x})"
         level = "non-fatal" if severity == "Nonfatal" else "fatal"
-        detail = {"unit": name, "severity": level, "register": register, "status": status}
-        self.xid(place, code, said, detail | {"link": link})
+        detail: Detail = {"unit": name, "severity": level, "register": register, "status": status}
+        self.xid(place, code, said, {**detail, "link": link})
 
     def peers(self, home: Place, many: int) -> list[Place]:
         """Return up to `many` other GPUs of the NVLink domain, drawn."""

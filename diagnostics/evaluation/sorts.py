@@ -7,7 +7,7 @@ at many places, a defect at one.
 
 from collections.abc import Callable, Mapping
 
-from rackproof.diagnostics.evaluation.script import NOBODY, Script
+from rackproof.diagnostics.evaluation.script import NOBODY, Detail, Script
 from rackproof.diagnostics.evaluation.truth import Place, Truth, subject
 from rackproof.diagnostics.evaluation.worlds import OF_GPU
 from rackproof.diagnostics.retest.model import Cause
@@ -40,7 +40,7 @@ def _exception(script: Script, truth: Truth) -> None:
             gpc, tpc = (truth.link % 8, truth.link % 9) if truth.cause in OF_GPU else drawn
             said = f"{who}, Graphics SM Warp Exception on (GPC {gpc}, TPC {tpc}, SM {unit % 2}): "
             where = {"place": f"GPC {gpc}, TPC {tpc}"}
-            script.xid(place, 13, said + "Illegal Instruction Encoding", detail | where)
+            script.xid(place, 13, said + "Illegal Instruction Encoding", {**detail, **where})
         script.xid(place, 43, f"{who}, Ch 00000010", detail)
 
 
@@ -185,7 +185,7 @@ def _switch(script: Script, truth: Truth) -> None:
         f"nvidia-nvswitch{truth.link % 4}: SXid (PCI:{switch}.0): {_FATAL_SXID}, "
         f"Fatal, Link {truth.link} LTSSM Fault Up"
     )
-    detail = {"severity": "fatal", "link": truth.link}
+    detail: Detail = {"severity": "fatal", "link": truth.link}
     script.add((host, f"pci:{switch}.0"), f"sxid.{_FATAL_SXID}", said, detail)
     for place in [truth.home, *script.peers(truth.home, int(script.rng.integers(0, 3)))]:
         said = (
@@ -230,7 +230,7 @@ def _nic(script: Script, truth: Truth) -> None:
 
 def failed_burn(script: Script, truth: Truth) -> None:
     """Add a burn that fails, as DCGM's diagnostic says it; nothing in any log."""
-    codes = _MEMORY if "hbm" in truth.sort.components else _SM
+    codes: tuple[int, ...] = _MEMORY if "hbm" in truth.sort.components else _SM
     if truth.sort.name == "nvlink":
         codes = (_NVLINK,)
     elif truth.sort.name == "switch":
