@@ -32,6 +32,8 @@ from rackproof.harness.readers import (
 from rackproof.harness.readers.reading import Reader
 
 FLOOR = 0.05
+FIRST = 1 << 16  # bytes
+CERTAIN = 0.97  # of a kernel log's lines are the kernel's: then no other tool wrote them
 
 # The order is that of the contract; between equals the first wins.
 READERS: Sequence[Reader] = (
@@ -60,8 +62,19 @@ READERS: Sequence[Reader] = (
 )
 
 
-def recognise(head: bytes) -> Reader | None:
-    """Return the reader whose files begin like `head`, or None."""
+def _surest(head: bytes) -> Reader | None:
     sure = [(reader.likeness(head), -place) for place, reader in enumerate(READERS)]
     likeness, place = max(sure)
     return READERS[-place] if likeness >= FLOOR else None
+
+
+def recognise(head: bytes) -> Reader | None:
+    """Return the reader whose files begin like `head`, or None.
+
+    Most files are known by their first lines, and most of many files are kernel logs: the rest of
+    a head, and the other readers, are asked only where those do not say.
+    """
+    first = head[:FIRST]
+    if kernel_log.READER.likeness(first) >= CERTAIN:
+        return kernel_log.READER
+    return _surest(first) or (_surest(head) if len(head) > FIRST else None)
