@@ -6,6 +6,7 @@ github.com/marin-community/marin issue 9086: 505 recoveries on one link, none on
 that link fell five days later.
 """
 
+import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +24,9 @@ LEAST = {
     "nvlink.faults": 100,
     "violation.thermal": 60,
 }
+# Models whose links lead to switches, so that several of them in one host without any are no
+# matter of a missing bridge (NVIDIA's data sheets of the HGX and NVL72 boards).
+_SWITCHED = re.compile(r"SXM|HBM3|H200|\bG?B[23]00")
 TIMES_SIBLINGS = 100
 SLOW = 0.9
 CROWD = 3
@@ -124,6 +128,11 @@ def _dark(
     for subject, value in up.items():
         if not value and models.get(subject, "") in lit:
             yield _fault(subject, "nvlink.up", "0, up on other GPUs of its model")
+    dark = [s for s, value in up.items() if not value and _SWITCHED.search(models.get(s, ""))]
+    if len(dark) > 1 and not lit:
+        yield _watch(
+            "fabric", "nvlink.up", f"0 on all {len(dark)} GPUs, which a switch ought to join"
+        )
 
 
 def _joined(counts: Mapping[str, float]) -> Iterable[Sign]:

@@ -132,6 +132,9 @@ def test_the_same_link_while_its_count_moves(judged):
         pytest.param(speeds(gpus=3) + "GPU 3: NVIDIA GB200\nNVML: Unable to retrieve Nvlink "
                      "information as all links are inActive\n", "FAIL",
                      [("gpu3", "nvlink", "check-cabling")], id="a GPU without any"),
+        pytest.param("".join(f"GPU {g}: NVIDIA B200\nNVML: Unable to retrieve Nvlink information "
+                             "as all links are inActive\n" for g in range(8)), "UNKNOWN",
+                     [("fabric", "nvlink", "watch")], id="all GPUs without any"),
         pytest.param("GPU 0: NVIDIA GeForce RTX 3090\nNVML: Unable to retrieve Nvlink information "
                      "as all links are inActive\n", "PASS", [], id="no bridge"),
     ],
