@@ -26,7 +26,7 @@ WORLDS = {
     "hits-high": "faults show more often in a run",
     "lost-lines": "three of ten lines of every log are lost",
     "skewed-clocks": "machines' clocks are a minute apart (standard deviation)",
-    "no-xid": "only burns speak: no line of the driver or of the kernel about a GPU",
+    "no-xid": "only burns and the job speak: no line of the driver or of the kernel about a GPU",
     "storms": "every fault of a link or a bus has other GPUs complain; ten times the noise",
     "false-passes": "burns never see six of ten GPUs that are bad",
     "lemons": "one GPU in 20 has thirty times the incidents with no present defect",

@@ -51,7 +51,7 @@ def script_of(truth: Truth, world: World, rng: np.random.Generator) -> Script:
         if spoken:
             sorts.write(script, truth)
         else:
-            sorts.failed_burn(script, truth)
+            sorts.unlogged(script, truth)
         if spoken and truth.sort.name in _SYMPATHY and rng.random() < world.storms:
             sorts.storm(script, truth)
         script.start += float(rng.uniform(*_BETWEEN))
@@ -95,11 +95,14 @@ def readings(truth: Truth, world: World, rng: np.random.Generator) -> list[Readi
         found.append(
             Reading(path, "kernel-log", _HEALTHY_LINES + len(events), (), events, host=host)
         )
-    return found + [_burnt(place, code) for place, code in script.burns[:1]]
+    return found + [_tool(place, code) for place, code in script.tools[:1]]
 
 
-def _burnt(place: Place, code: int) -> Reading:
+def _tool(place: Place, code: str) -> Reading:
+    """Return what a burn or the job reported, once."""
     host, gpu = place
-    event = Event(gpu, f"dcgm.fr.{code}", f"dcgm.fr.{code}: the diagnostic failed", clock="none")
-    path = cast("Any", PurePosixPath(f"{host}/dcgm.json"))
-    return Reading(path, "dcgm-diag-json", 1, (), (event,), host=host)
+    burn = code.startswith("dcgm.")
+    kind, name = ("dcgm-diag-json", "dcgm.json") if burn else ("training-log", "job.log")
+    event = Event(gpu, code, f"{code}: it failed", clock="none", detail={"count": 1, "line": 1})
+    path = cast("Any", PurePosixPath(f"{host}/{name}"))
+    return Reading(path, kind, 1, (), (event,), host=host)

@@ -29,13 +29,16 @@ class Line:
 
 @dataclass(slots=True)
 class Script:
-    """What is written, in no order. `start` moves what is added next; `burns` are failed burns."""
+    """What is written, in no order. `start` moves what is added next.
+
+    `tools` holds what no log of the machine says: (place, code) of a burn or of the job itself.
+    """
 
     site: Site
     rng: np.random.Generator
     start: float = 0.0
     lines: list[Line] = field(default_factory=list)
-    burns: list[tuple[Place, int]] = field(default_factory=list)
+    tools: list[tuple[Place, str]] = field(default_factory=list)
 
     def add(self, place: Place, code: str, message: str, detail: Detail | None = None) -> None:
         """Write a line within two seconds of `start`, after what was written before."""

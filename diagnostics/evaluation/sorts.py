@@ -18,9 +18,19 @@ _LINK_SI, _CABLES = 2 << 20, 42 << 20  # link-down reasons of the NVLink 5 sheet
 _FATAL_SXID = 20034
 _FLAPS = 3
 _WIDE_AT_LEAST, _WIDE_AT_MOST = 12, 40
-# DCGM's error codes for a burn that fails: memory mismatch, CUDA DBE, NaN, rate below target.
-_MEMORY, _SM = (58, 57, 52), (111, 110)
-_NVLINK, _PCIE, _SWITCHED = 14, 113, 88
+# DCGM's error codes: memory mismatch, CUDA DBE, faulty memory; NaN, rate below its target.
+_MEMORY = ("dcgm.fr.58", "dcgm.fr.57", "dcgm.fr.52")
+_SM = ("dcgm.fr.111", "dcgm.fr.110")
+_UNLOGGED: Mapping[str, tuple[str, ...]] = {
+    "app-exception": ("cuda.launch",),
+    "app-mmu": ("cuda.access",),
+    "gsp": ("cuda.device", "cuda.timeout"),
+    "engine": ("cuda.device", "cuda.timeout"),
+    "nvlink": ("dcgm.fr.14", "cuda.nvlink"),
+    "switch": ("dcgm.fr.88", "cuda.notready"),
+    "fallen": ("dcgm.fr.113", "cuda.device"),
+    "power": ("dcgm.fr.113", "cuda.device"),
+}
 
 
 def _others(script: Script, truth: Truth) -> list[Place]:
@@ -228,24 +238,20 @@ def _nic(script: Script, truth: Truth) -> None:
             script.start += 40.0
 
 
-def failed_burn(script: Script, truth: Truth) -> None:
-    """Add a burn that fails, as DCGM's diagnostic says it; nothing in any log."""
-    codes: tuple[int, ...] = _MEMORY if "hbm" in truth.sort.components else _SM
-    if truth.sort.name == "nvlink":
-        codes = (_NVLINK,)
-    elif truth.sort.name == "switch":
-        codes = (_SWITCHED,)
-    elif truth.sort.name in ("fallen", "power"):
-        codes = (_PCIE,)
-    script.burns.append((truth.home, int(script.rng.choice(codes))))
+def unlogged(script: Script, truth: Truth) -> None:
+    """Add what tells of it where no log does: DCGM's diagnostic, or for software the job itself."""
+    codes = _UNLOGGED.get(truth.sort.name, _SM)
+    if truth.sort.components[0] == "hbm":
+        codes = _MEMORY
+    script.tools.append((truth.home, str(script.rng.choice(codes))))
 
 
 _SORTS: Mapping[str, Callable[[Script, Truth], None]] = {
     "app-exception": _exception, "app-mmu": _mmu, "hbm-dbe": _dbe, "hbm-contained": _contained,
     "hbm-uncontained": _uncontained, "remap-failure": _remap, "sram": _sram, "gsp": _gsp,
     "engine": _engine, "fallen": _fallen, "nvlink": _nvlink, "switch": _switch,
-    "host-memory": _host_memory, "power": _power, "nic": _nic, "silent": failed_burn,
-    "burn": failed_burn,
+    "host-memory": _host_memory, "power": _power, "nic": _nic, "silent": unlogged,
+    "burn": unlogged,
 }  # fmt: skip
 
 
