@@ -15,7 +15,6 @@ from rackproof.harness.model import Event
 Sign = tuple[Event, Rule]
 PREFIXES = ("cuda.", "nccl.", "net.", "job.")
 FOLLOWS = "job-follows"
-_CAUSES = frozenset(("terminal", "hardware", "driver", "app"))
 _HARD = frozenset(("terminal", "hardware"))
 _PATH = "job-path"  # of the network between two ends
 _NUMBERS = "job-numbers"
@@ -38,7 +37,7 @@ def _explained(sign: Sign, causes: Sequence[Sign]) -> bool:
         other = cause[1]
         if cause is sign or not _near(sign, cause):
             continue
-        if rule.family == FOLLOWS and other.family != FOLLOWS:
+        if rule.family == FOLLOWS:
             return True
         if other.kind in _HARD and other.family != _PATH and (
             rule.family == _PATH or rule.kind == "app"
@@ -107,7 +106,7 @@ def settle(signs: Sequence[Sign]) -> list[Sign]:
     mine = [sign for sign in signs if sign[0].code.startswith(PREFIXES)]
     if not mine:
         return list(signs)
-    causes = [s for s in mine if s[1].kind in _CAUSES and s[1].family != FOLLOWS]
+    causes = [sign for sign in mine if sign[1].family != FOLLOWS]
     left = _placed([sign for sign in mine if not _explained(sign, causes)])
     groups: dict[str, list[Sign]] = {FOLLOWS: [], _PATH: [], _NUMBERS: [], "": []}
     for sign in left:

@@ -25,6 +25,9 @@ _TABLE_HOST = re.compile(r" {0,4}host {1,12}: ([\w.\-]{1,253})\s{0,4}\Z")
 _TABLE_RANK = re.compile(r" {0,4}rank {1,12}: (\d{1,6}) \(local_rank: \d{1,6}\)")
 LEARN = (b" nranks ", b"global_rank_mapping", b" (local_rank: ", b"  host ", b"WORLD INFO DICT",
          b"world_size", b"world size")  # fmt: skip
+MOST = 100_000  # hosts, and ranks
+_TEACHES = tuple(word.decode() for word in LEARN)
+_DIGITS = frozenset(" 0123456789")
 _WORLD = re.compile(r"world[_ ]size['\"]?\s{0,2}[=:]\s{0,2}(\d{1,6})\b")
 
 
@@ -61,54 +64,64 @@ class Places:
         """Return a line's words, and who said them."""
         host, rank, pid = None, None, None
         for _ in range(5):
-            if match := _MPIRUN.match(line) or _RANK.match(line):
+            first = line[:1]
+            if first == "[" and (match := _MPIRUN.match(line) or _RANK.match(line)):
+                rank = int(match[1])
+            elif first == "[" and (match := _ROLE.match(line)):
+                pass
+            elif first in _DIGITS and rank is None and (match := _SRUN.match(line)):
                 rank = int(match[1])
             elif match := _NCCL.match(line):
                 host, pid = match[1], match[2]
-                self.hosts.add(host)
+                self._met(host)
                 line = line[match.end() :]
                 break
-            elif match := _ROLE.match(line):
-                pass
-            elif rank is None and (match := _SRUN.match(line)):
-                rank = int(match[1])
             elif (match := _HOSTED.match(line)) and (match[1] in self.hosts or _PDSH.match(line)):
                 host = match[1]
-                self.hosts.add(host)
+                self._met(host)
             else:
                 break
             line = line[match.end() :]
-        if rank is None and (match := _INSIDE.search(line[:400])):
+        if rank is None and "ank" in line and (match := _INSIDE.search(line[:400])):
             rank = int(next(group for group in match.groups() if group))
         if rank is None and host and pid:
             rank = self.rank_of.get((host, pid))
         return Spoken(line, host, rank, pid)
 
+    def _met(self, host: str) -> None:
+        if len(self.hosts) < MOST:
+            self.hosts.add(host)
+
     def learn(self, said: Spoken) -> None:
         """Take in what a line says of ranks and hosts."""
-        if match := _INIT.search(said.text):
+        text = said.text
+        if not any(word in text for word in _TEACHES):
+            return
+        if match := _INIT.search(text):
             self._communicator(match, said)
-        elif "global_rank_mapping" in said.text:
-            for host, ranks in _WORKERS.findall(said.text):
-                self.hosts.add(host)
-                for place, word in enumerate(ranks.split(",")):
-                    if word.strip().isdecimal():
-                        self.host_of[int(word)] = host
-                        self.gpu_of.setdefault(int(word), f"gpu{place}")
-        elif "WORLD INFO DICT" in said.text:
-            self.hosts.update(host for host, _ in _WORKERS.findall(said.text))
-        elif match := _TABLE_HOST.match(said.text):
+        elif "global_rank_mapping" in text or "WORLD INFO DICT" in text:
+            self._mapping(text, ranks="global_rank_mapping" in text)
+        elif match := _TABLE_HOST.match(text):
             self._table_host = match[1]
-            self.hosts.add(match[1])
-        elif (match := _TABLE_RANK.match(said.text)) and self._table_host:
+            self._met(match[1])
+        elif (match := _TABLE_RANK.match(text)) and self._table_host:
             self.host_of.setdefault(int(match[1]), self._table_host)
-        if match := _WORLD.search(said.text):
+        if match := _WORLD.search(text):
             self.world = max(self.world or 0, int(match[1]))
+
+    def _mapping(self, text: str, *, ranks: bool) -> None:
+        """Take in the launcher's list of hosts, which with `ranks` are numbers of the whole job."""
+        for host, numbers in _WORKERS.findall(text):
+            self._met(host)
+            for place, word in enumerate(numbers.split(",") if ranks else ()):
+                if word.strip().isdecimal() and len(self.host_of) < MOST:
+                    self.host_of[int(word)] = host
+                    self.gpu_of.setdefault(int(word), f"gpu{place}")
 
     def _communicator(self, match: re.Match[str], said: Spoken) -> None:
         """Take in NCCL's own line; the largest communicator is the job's, and its ranks count."""
         rank, size = int(match[1]), int(match[2])
-        if size < (self.world or 0):
+        if size < (self.world or 0) or len(self.rank_of) >= MOST:
             return
         self.world = size
         self.gpu_of[rank] = bus_address(match[4])

@@ -25,11 +25,14 @@ _PROGRESS = (b"iteration", b"grad norm", b"grad_norm", b"loss", b"Loss", b"skipp
              b"learning rate:", b"batch size:", b"elapsed time per", b"consumed ", b"samples per",
              b" |\n")  # fmt: skip
 _PATTERN = alternation([*job_signs.literals(), *LEARN, *_PROGRESS])
-_NUMBER = r"(-?nan|[+-]?inf(?:inity)?|[+-]?\d[\d.]{0,30}(?:e[+-]?\d{1,4})?)(?![\w.])"
-_VALUE = re.compile(
-    r"\b((?:lm |mlm |sop |mtp_\d{1,2} |train[_ ]|training |reduced_train_|total[_ ]|train/)?loss"
-    r"(?: value)?|(?:global[_ ])?grad[_ ]norm(?:al)?)['\"]?\]? {0,4}[:=] {0,4}['\"]?" + _NUMBER,
-    re.IGNORECASE,
+_NUMBER = (
+    r"['\"]?\]? {0,4}[:=] {0,4}['\"]?"
+    r"(-?[nN]a[nN]|[+-]?[iI]nf(?:inity)?|[+-]?\d[\d.]{0,30}(?:[eE][+-]?\d{1,4})?)(?![\w.])"
+)
+# Each begins with a literal, which re looks for fast, and asks afterwards what stands before it.
+_VALUES = (
+    ("loss", re.compile(r"oss(?<=[lL]oss|LOSS)(?: value)?" + _NUMBER)),
+    ("norm", re.compile(r"orm(?<=[gG]rad[ _][nN]orm)" + _NUMBER)),
 )
 _MEGATRON = re.compile(r"\biteration {1,12}(\d{1,12})/ {0,12}\d{1,12} {0,4}\|")
 _STEP = re.compile(
@@ -110,7 +113,7 @@ class _Job:
             self.close()
             self.record = _Record(said, number, said.text, number)
             return True
-        values = _VALUE.findall(said.text)
+        values = _values(said.text)
         if (values and _STEP.search(said.text)) or "skipped=" in said.text:
             self.close()
             self._settle(_Record(said, number, said.text, number), values, "line")
@@ -122,10 +125,10 @@ class _Job:
         record, self.record = self.record, None
         if record is None:
             return
-        values = _VALUE.findall(record.text)
+        values = _values(record.text)
         self._settle(record, values, "iteration")
         skipped = _SKIPPED.search(record.text)
-        loss = any("loss" in name.lower() for name, _ in values)
+        loss = any(name == "loss" for name, _ in values)
         quiet = skipped is not None and int(skipped[1]) == 0
         if self.lossy and not loss and quiet and not any(_odd(value) for _, value in values):
             self.add(Sign("job.loss_missing"), _words(record), record.line)
@@ -147,6 +150,11 @@ class _Job:
             self.add(Sign("job.nan", {"name": odd[0]}), _words(record), record.line)
         elif values:
             self.finite[record.said.rank] += 1
+
+
+def _values(text: str) -> list[tuple[str, str]]:
+    """Return (loss or norm, its value) for each that a record holds."""
+    return [(name, value) for name, pattern in _VALUES for value in pattern.findall(text)]
 
 
 def _odd(value: str) -> bool:
@@ -241,7 +249,7 @@ _MARKS = re.compile(
     rb"|torch\.distributed\.DistBackendError: "
     rb"|\{'(?:train_)?loss': '?(?:nan|inf|\d)"
     rb"|(?:[\w:.\- \[\],]{0,60} - (?:root - )?INFO - )?step: {0,4}\d{1,9} {1,4}loss: {1,4}[\dn]"
-    rb"|(?:Training e|E)poch:? \[?\d{1,7}[^\n]{0,200}\bloss(?: ?[=:]|_\w{1,20}=) ?(?:nan|\d)"
+    rb"|(?:Training e|E)poch:? \[?\d{1,7}[^\n]{0,200}(?:\b|_)loss(?: ?[=:]|_\w{1,20}=) ?(?:nan|\d)"
     rb"|(?:step|iter)[ :=]{1,2}\d{1,9}(?:/\d{1,9})?[ ,:|][^\n]{0,80}\bloss(?: is)?[ :=]{1,3}"
     rb"(?:nan|\d))",
     re.MULTILINE,
