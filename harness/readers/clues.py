@@ -13,7 +13,7 @@ from rackproof.harness.readers.places import ADDRESS, pci
 
 _XID = re.compile(
     r"(?<![A-Za-z])(S?)Xid(?: error| code)?(?: ?[:=#] ?| )?"
-    r"(?:\((?:PCI:)?(?:" + ADDRESS + r")[^)]{0,24}\): )?([0-9]{1,5})(?![0-9.%]| ?(?:errors|eve"
+    r"(?:\((?:PCI:)?(?:" + ADDRESS + r")[^)]{0,24}\): )?([0-9]{1,5})(?![0-9%]|\.[0-9]| ?(?:errors|eve"
                                      r"nts|times))",
     re.IGNORECASE,
 )  # fmt: skip

@@ -85,14 +85,14 @@ class Counters:
     def _count(self, name: str, digits: str) -> bool:
         place = (self._device or "unknown", self._number)
         self._ports[place[0]].add(place[1])
-        self._seen.add(place)
         bare = name.lower().replace("_", "").removesuffix("counter")
-        metric = _METRICS.get(_SHORT.get(bare, bare))
-        if metric is None:
-            return True
         value = int(digits, 16) if digits[:2] == "0x" else int(digits)
         if value in _ALL_ONES:
             self._note(f"{name} of {place[0]} is all ones: that is no count")
+            return True
+        self._seen.add(place)
+        metric = _METRICS.get(_SHORT.get(bare, bare))
+        if metric is None:
             return True
         if value == _ENDS.get(metric) and (not self._wide or value == _WORD):
             self._note(f"{name} of {place[0]} stands at {value}, where it ends: so many or more")

@@ -203,7 +203,7 @@ _STATE = rb"(?:ok|ns|cr|nc|nr|lnc|lcr|unc|ucr)"
 _SENSORS = re.compile(
     rb"^[^|\n]{2,32}\| {0,4}(?:[0-9A-Fa-f]{2}h {0,4}\| " + _STATE + rb" {0,4}\|[^|\n]{3,8}\|"
     rb"|[^|\n]{1,24}\| " + _STATE + rb"\s*$"
-    rb"|[^|\n]{2,12}\|[^|\n]{2,24}\| {0,4}(?:0x[0-9a-fA-F]{2,6}|na|ok|nc|cr|nr)\s*\|"
+    rb"|[^|\n]{2,12}\|[^|\n]{2,24}\| {0,4}(?:0x[0-9a-fA-F]{2,6}|na|ok|[lu]?(?:cr|nc|nr))\s*\|"
     rb"[^|\n]{3,12}\|[^|\n]{2,12}\|)",
     re.MULTILINE,
 )
