@@ -28,6 +28,7 @@ class Said:
 
     `shift` is added to its own times where it stands on another clock, `timeline`, than the file
     tells; `carrier` is the serial number of the GPU that stood at the place then, where known.
+    `life` counts the boots of its machine, where the files tell when those were.
     """
 
     event: Event
@@ -38,6 +39,7 @@ class Said:
     shift: float = 0.0
     timeline: Clock = ()
     carrier: str = ""
+    life: int | None = None
 
     @property
     def at(self) -> float | None:
@@ -195,6 +197,18 @@ def told(said: Iterable[Said]) -> int:
     for one in said:
         stages[one.event.detail.get("stage", "")] += one.count
     return max(stages.values(), default=0)
+
+
+def lives(said: Iterable[Said]) -> set[object]:
+    """Return the boots in which something was said: by the files' dates, else by number in a file.
+
+    What stands on dates of a machine whose boots are unknown belongs to none.
+    """
+    said = list(said)
+    known: set[object] = {one.life for one in said if one.life is not None}
+    return known or {
+        (one.clock, one.event.detail.get("boot", 0)) for one in said if one.event.clock == "boot"
+    }
 
 
 def places(found: Sequence[Episode]) -> set[tuple[str, str]]:

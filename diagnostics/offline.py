@@ -34,6 +34,12 @@ IDLE = frozenset(("none", "watch", "retest"))
 _QUERIES = frozenset(("nvidia-smi-q", "nvidia-smi-xml", "nvidia-smi-table", "nvidia-smi-csv",
                       "dcgm-metrics"))  # fmt: skip
 
+# Metrics that tell which part it is, and not how it is.
+_NAMES = frozenset(
+    "gpu.serial gpu.uuid gpu.pci gpu.pci_id gpu.name driver.version vbios.version host.nics "
+    "memory.total ib.port.layer ib.port.model".split()
+)
+
 
 def _entry(reading: Reading) -> dict[str, Any]:
     """Return an input's JSON object; bytes of a path that are no text are shown as escapes."""
@@ -130,22 +136,30 @@ def _verdict(readings: Sequence[Reading], roots: Sequence[Diagnosis]) -> Verdict
             told.append(Verdict.PASS)
         else:
             told.append(Verdict.UNKNOWN if root.action in IDLE else Verdict.FAIL)
-    for reading in readings:
-        if reading.kind == UNRECOGNISED:
-            told += [Verdict.UNKNOWN] if reading.named else []
-        else:
-            told.append(Verdict.UNKNOWN if _unjudged(reading) else Verdict.PASS)
+    told += [verdict for reading in readings if (verdict := _of_input(reading)) is not None]
     return roll_up(told)
 
 
-def _unjudged(reading: Reading) -> bool:
-    """Whether nothing can be said for the machine from this input, were there no sign in it."""
+def _of_input(reading: Reading) -> Verdict | None:
+    """Return what an input says of the machine, were there no sign in it; None: nothing.
+
+    What nobody named and nothing can be read from is neutral.
+    """
+    if reading.kind == UNRECOGNISED:
+        return Verdict.UNKNOWN if reading.named else None
     if reading.cut or not reading.worked or not reading.records:
-        return True
-    if reading.kind not in _QUERIES:
-        return False
+        return Verdict.UNKNOWN
+    if _silent(reading):
+        return Verdict.UNKNOWN if reading.named else None
+    return Verdict.PASS
+
+
+def _silent(reading: Reading) -> bool:
+    """Whether nothing in an input tells of health: only names, or only what is never judged."""
     seen = {m.metric for m in reading.measurements} | {m.metric for m in reading.missing}
-    return not seen & signs.judged_metrics()
+    if reading.kind in _QUERIES:
+        return not seen & signs.judged_metrics()
+    return bool(seen) and not reading.events and seen <= _NAMES
 
 
 def _crowded(reading: Reading, left_out: int) -> Reading:

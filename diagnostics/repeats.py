@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from rackproof.diagnostics.cases import Case
-from rackproof.diagnostics.episodes import Clock, Episode
+from rackproof.diagnostics.episodes import Clock, Episode, lives
 
 DAY, HOUR, MINUTE = 86400.0, 3600.0, 60.0
 OFTEN = 3
@@ -112,8 +112,7 @@ def own_fault(found: Sequence[Case]) -> list[Case]:
 
 
 def _boots(case: Case) -> set[object]:
-    return {s.event.detail.get("boot", 0) for e in case.root for s in e.said
-            if s.event.clock == "boot"}  # fmt: skip
+    return lives(s for e in case.root for s in e.said)
 
 
 def persistence(case: Case) -> str:

@@ -14,6 +14,7 @@ What cannot be placed keeps its own clock: boot clocks of two files are the same
 message in common stands at the same uptime.
 """
 
+import bisect
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ from rackproof.harness.readers import Reading
 
 AGREED = 2.0  # seconds within which two clocks' differences are one
 WITNESSES = 2  # fewest messages in common that may set a clock
+SAME_BOOT = 90.0  # no machine boots twice in it, and daemons write the first lines down that late
 QUARTER = 900.0  # time zones differ by quarters of an hour
 FARTHEST_ZONE = 14 * 3600.0
 _YEAR = 366 * 86400.0  # of the calendar clock: a leap year's
@@ -217,6 +219,20 @@ class _Line:
                  if (e := epoch_of(at, year)) is not None]  # fmt: skip
         return ("epoch", min(dated)[1]) if dated else (clock, at)
 
+    def lives(self) -> None:
+        """Count for each event the boots of its machine that were told of before it."""
+        begins: dict[tuple[str, str], list[float]] = {}
+        for machine, told in self._boots.beside.items():
+            dated = sorted(self._dated(machine, clock, at) for clock, at, _ in told)
+            for clock, at in dated:
+                row = begins.setdefault((machine, clock), [])
+                if not row or at - row[-1] > SAME_BOOT:
+                    row.append(at)
+        for i, one in enumerate(self.said):
+            row = begins.get((one.machine, str(one.clock[0])), [])
+            if row and one.at is not None and one.clock[0] in ("epoch", "calendar"):
+                self.said[i] = replace(one, life=bisect.bisect_right(row, one.at + AGREED))
+
     def _together(self, streams: Sequence[tuple[Stream, list[int], dict[Message, float]]]) -> None:
         """Give unplaced boot clocks of one machine one name where they are one boot."""
         known: list[tuple[Clock, dict[Message, float]]] = []
@@ -241,4 +257,5 @@ def on_one_clock(said: Sequence[Said], readings: Sequence[Reading], known: Machi
     line.years()
     line.zones()
     line.uptimes()
+    line.lives()
     return line.said

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from rackproof.diagnostics.cases import Case
+from rackproof.diagnostics.episodes import lives
 from rackproof.diagnostics.evidence import Head
 from rackproof.diagnostics.groups import Group
 from rackproof.diagnostics.retest.model import Outcome, Signs, Test
@@ -17,15 +18,13 @@ from rackproof.harness.model import Event
 
 HOUR = 3600.0
 _BURN = 60.0  # seconds, of a burn whose time nobody planned
+_RESETS = frozenset(("reset-gpu", "reboot-node"))
 _LASTS = frozenset(("wrong-part",))  # a part of another SKU stays one
 
 
 def boots(case: Case) -> set[object]:
-    """Return the boots, by number within a file, in which a case's root was told of."""
-    return {
-        said.event.detail.get("boot", 0)
-        for episode in case.root for said in episode.said if said.event.clock == "boot"
-    }  # fmt: skip
+    """Return the boots in which a case's root was told of, as far as the files tell them apart."""
+    return lives(said for episode in case.root for said in episode.said)
 
 
 def incidents(case: Case) -> int:
@@ -48,6 +47,7 @@ def of_case(case: Case, earlier: int | None = None, hours: float = 0.0) -> Signs
         known=(Outcome(Test.REBOOT, again, again),) if again > 0 else (),
         earlier=earlier,
         hours=hours,
+        waits=case.rule.action in _RESETS,
     )
 
 
@@ -84,4 +84,5 @@ def of_group(
         failed=runs[0],
         passed=runs[1],
         burn_seconds=seconds or _BURN,
+        waits=cause_of(event.code for event in events).action in _RESETS,
     )
