@@ -250,7 +250,7 @@ def _nic(message: str) -> Sign | None:
 
 
 # drivers/rtc/class.c: "rtc_cmos 00:02: setting system clock to 2026-03-02T04:05:06 UTC (17724…)"
-_CLOCK_SET = re.compile(r"rtc\S{0,16} [^:]{1,24}: setting system clock to .{10,40}\((\d{9,10})\)")
+_CLOCK_SET = re.compile(r"rtc\S{0,16} \S{1,24}: setting system clock to .{10,40}\((\d{9,10})\)")
 
 
 def _clock(message: str) -> Sign | None:
