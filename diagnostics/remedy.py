@@ -24,7 +24,7 @@ ASKED = {
     "reboot": "reboot-node",
 }
 WAITS_FOR_RESET = frozenset({"remap.pending", "retired.pending", "ecc.uncorrected.volatile"})
-_REPAIR = frozenset(("swap", "link", "switch", "host", "nic"))
+_REPAIR = frozenset(("diagnose", "swap", "link", "switch", "host", "nic"))
 
 
 def action(group: Group, decision: Decision, events: Sequence[Event], *, retested: bool) -> str:
@@ -36,7 +36,7 @@ def action(group: Group, decision: Decision, events: Sequence[Event], *, reteste
         passing = decision.persistence in ("transient", "intermittent")
         return "watch" if passing else _own(group)
     own = _own(group)
-    at_place = decision.choice == "swap" or own.startswith("check-")
+    at_place = decision.choice in ("swap", "diagnose") or own.startswith("check-")
     return own if decision.choice in _REPAIR and at_place else decision.action
 
 

@@ -61,7 +61,7 @@ def choices(*, cleared: bool) -> tuple[_Choice, ...]:
 
     `cleared` says that the GPU was reset before.
     """
-    loss, found = losses()[1], []
+    found = []
     for test in Test:
         for runs in sizes(test):
             rows = []
@@ -71,14 +71,15 @@ def choices(*, cleared: bool) -> tuple[_Choice, ...]:
                     outcome = Outcome(test, runs, struck, stayed)
                     rows.append(np.exp(likelihood(outcome, cleared=cleared) + ways))
             chances = np.stack(rows)
-            lost = chances.T[:, :, None] * loss[:, None, :]
-            found.append(_Choice(test, runs, chances, lost.reshape(len(loss), -1)))
+            after = losses(cleared=cleared or test in TOUCHING)[1]
+            lost = chances.T[:, :, None] * after[:, None, :]
+            found.append(_Choice(test, runs, chances, lost.reshape(len(after), -1)))
     return tuple(found)
 
 
-def expected_loss(weights: Floats) -> float:
+def expected_loss(belief: Belief) -> float:
     """Return the least expected loss in GPU-hours of any decision."""
-    return float((weights @ losses()[1]).min())
+    return float((belief.weights @ losses(cleared=belief.cleared)[1]).min())
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +102,12 @@ def _fits(
     return found
 
 
-def _after(weights: Floats, seconds_left: float, fits: Sequence[_Fit]) -> Floats:
+def _after(weights: Floats, loss: Floats, seconds_left: float, fits: Sequence[_Fit]) -> Floats:
     """Return for each row of weights the least loss with at most one more test, its cost included.
 
-    `weights` (rows, hypotheses) need not be normalised; the result (rows,) scales with them.
+    `weights` (rows, hypotheses) need not be normalised; the result (rows,) scales with them. `loss`
+    (hypotheses, decisions) is that without another test.
     """
-    loss = losses()[1]
     mass = weights.sum(axis=1)
     best: Floats = (weights @ loss).min(axis=1)
     for fit in fits:
@@ -125,13 +126,14 @@ def gains(
     `ahead` looks a second step ahead, with what the first leaves of the budget.
     """
     weights, burn = belief.weights, belief.signs.burn_seconds
-    now, found = expected_loss(weights), []
+    now, found = expected_loss(belief), []
     as_is, reset = (_fits(burn, budget_s, allowed, cleared=cleared) for cleared in (False, True))
     fits = reset if belief.cleared else as_is
     for fit in fits:
         joint = weights * fit.choice.chances
         then = reset if fit.choice.test in TOUCHING else fits
-        later = _after(joint, budget_s - fit.seconds, then if ahead else ())
+        loss = losses(cleared=then is reset)[1]
+        later = _after(joint, loss, budget_s - fit.seconds, then if ahead else ())
         gain = now - float(later.sum()) - fit.cost
         found.append(Retest(fit.choice.test, fit.choice.runs, fit.seconds, fit.cost, gain))
     return found

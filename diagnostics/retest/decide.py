@@ -19,6 +19,7 @@ ACTIONS: Mapping[str, str] = {
     "watch": "watch",
     "restart-app": "restart-app",
     "reset": "reset-gpu",
+    "diagnose": "field-diag",
     "swap": "swap-to-spare",
     "rma": "rma",
     "link": "check-cabling",
@@ -60,7 +61,7 @@ def _sent_back(belief: Belief) -> bool:
 
 def _chosen(belief: Belief) -> tuple[str, float]:
     """Return the decision with the least expected loss of those allowed, and that loss."""
-    names, loss = losses()
+    names, loss = losses(cleared=belief.cleared)
     expected = belief.weights @ loss
     barred = set() if _sent_back(belief) else {"rma"}
     if silent(belief.signs):

@@ -70,7 +70,9 @@ def _graver(case: Case, lasting: str, decision: Decision) -> str:
     if rule.action not in _TRIES or rule.component == "app" or told:
         return rule.action
     booted = len(boots(case)) > 1
-    if lasting in ("persistent", "intermittent") and (booted or decision.choice == "swap"):
+    if lasting in ("persistent", "intermittent") and (
+        booted or decision.choice in ("diagnose", "swap")
+    ):
         return "field-diag"
     return rule.action
 

@@ -63,6 +63,7 @@ class Signs:
     again after a boot is a failed REBOOT. `alike` counts other GPUs that show the same at the same
     time. `earlier` cases of the same serial number were seen in `hours` before this one (None:
     history unknown). `burn_seconds` is the device time of one run of the burns that show it.
+    `waits` says that the vendor asks for a reset or a reboot: what passes stays until then.
     """
 
     component: str
@@ -77,6 +78,7 @@ class Signs:
     earlier: int | None = None
     hours: float = 0.0
     burn_seconds: float = 60.0
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,8 @@ def _repairs(signs: Signs) -> Mapping[str, float]:
 
 def _causes(signs: Signs) -> dict[tuple[Cause, str], float]:
     """Return the prior of each cause and sort of hit rate."""
-    outlasts, sticks, steady = lasting(signs), table("hits.toml")["sticks"], table(NAME)["steady"]
+    sticks = table("hits.toml")["waits" if signs.waits else "sticks"]
+    outlasts, steady = lasting(signs), table(NAME)["steady"]
     passing = table(NAME)["passing"].get(signs.kind, table(NAME)["passing"]["hardware"])
     found: dict[tuple[Cause, str], float] = {}
     for word, share in passing.items():

@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 STEADY, SOMETIMES, HIDDEN = "steady", "sometimes", "hidden"
 PASSING = (Cause.APP, Cause.DRIVER, Cause.TRANSIENT)
 """Causes that are no part which would have to be repaired."""
+STICKING = (Cause.DRIVER, Cause.TRANSIENT)
+"""Causes that may stay until a reset, and are over then."""
 ALWAYS = (Cause.LINK, Cause.SWITCH, Cause.HOST, Cause.NIC)
 
 
@@ -99,18 +101,20 @@ def hits(what: str) -> Floats:
 
 
 @functools.cache
-def losses() -> tuple[tuple[str, ...], Floats]:
-    """Return (decisions, GPU-hours of each hypothesis by decision)."""
-    rows = {
-        name: row for name, row in table("losses.toml")["loss"].items() if isinstance(row, dict)
-    }
+def losses(*, cleared: bool) -> tuple[tuple[str, ...], Floats]:
+    """Return (decisions, GPU-hours of each hypothesis by decision).
+
+    `cleared` says that the GPU was reset: nothing is stuck any more.
+    """
+    loss = table("losses.toml")["loss"]
+    rows = {name: row for name, row in loss.items() if isinstance(row, dict)}
     every = hypotheses()
-    return tuple(rows), np.stack([every.each(row) for row in rows.values()], axis=1)
-
-
-def loss_of(decision: str, cause: Cause) -> float:
-    """Return the GPU-hours that a decision (a row of losses.toml) costs, given the cause."""
-    return float(table("losses.toml")["loss"][decision][cause])
+    stuck = np.array([
+        not cleared and sort == STEADY and cause in STICKING
+        for cause, sort in zip(every.cause, every.sort, strict=True)
+    ])  # fmt: skip
+    columns = [np.where(stuck, row["stuck"], every.each(row)) for row in rows.values()]
+    return tuple(rows), np.stack(columns, axis=1)
 
 
 def seconds(test: Test, runs: int, burn_seconds: float) -> float:
