@@ -13,10 +13,10 @@ from rackproof.harness.readers.places import ADDRESS, pci
 
 _XID = re.compile(
     r"(?<![A-Za-z])(S?)Xid(?: error| code)?(?: ?[:=#] ?| )?"
-    r"(?:\((?:PCI:)?(?:" + ADDRESS + r")[^)]{0,24}\): )?([0-9]{1,5})(?![0-9%]|\.[0-9]| ?(?:errors|eve"
-                                     r"nts|times))",
+    r"(?:\((?:PCI:)?(?:" + ADDRESS + r")[^)]{0,24}\): )?([0-9]{1,5})"
+    r"(?![0-9%]|\.[0-9]| ?(?:errors|events|times))",
     re.IGNORECASE,
-)  # fmt: skip
+)
 _PCI = re.compile(
     r"\b(?:PCI|BDF|bus[ _]?id)[:= ]{1,3}(" + ADDRESS + r")(?![0-9A-Fa-f:])", re.IGNORECASE
 )

@@ -35,7 +35,7 @@ def read(source: Source) -> Reading:
         tables.end()
     problems = [*source.problems, *nodes.problems, *jobs.problems]
     events = [*nodes.events(), *jobs.events()]
-    records = lines + nodes.count() + jobs.records
+    records = lines or nodes.count() + jobs.records
     return Reading(
         source.path, KIND, records, tuple(map(plain, problems)), tuple(events),
         tuple(nodes.measured()), cut=source.cut or jobs.cut, worked=bool(records),

@@ -85,7 +85,8 @@ class Jobs:
         code = _CODES.get(state)
         if code is None or _STEP.match(fields.get("JobID", "")):
             return  # a step repeats what its job says
-        names, more = hosts(fields.get("NodeList", ""))
+        listed = fields.get("NodeList", "").strip()
+        names, more = hosts("" if listed.lower().startswith("none") else listed)
         alone = names[0] if len(names) == 1 and not more else ""
         job = re.sub(r"\W", "", fields.get("JobIDRaw", "") or fields.get("JobID", ""))[:20]
         at = moment(fields.get("End", "").strip())

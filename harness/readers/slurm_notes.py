@@ -41,7 +41,7 @@ _AREAS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
                 r"t|cable")),
         ("power", r"\bpsus?\d?\b|power suppl|voltage|\bpdu\b"),
         ("thermal", r"thermal|temperature|overheat|\bhot\b|\bfans?\b|cool|leak"),
-        ("storage", (r"\bdisks?\b|\bdrive|nvme|ssd|lustre|gpfs|weka|\bnfs\b|mount|check_fs|file"
+        ("storage", (r"\bdisks?\b|\bdrive|nvme|ssd|lustre|gpfs|weka|\bnfs\b|mount|check fs|file"
                     r"system|raid")),
         ("host", (r"dimm|memory|\bmem\b|\bcpu|\bmce\b|physmem|kernel|panic|bios|\bbmc\b|hang|hu"
                  r"ng|crash")),
@@ -52,7 +52,7 @@ _AREAS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
 
 def area_of(reason: str) -> str:
     """Return the area that a reason speaks of, or ``unknown``."""
-    lower = reason.lower()
+    lower = reason.lower().replace("_", " ")
     return next((area for area, words in _AREAS if words.search(lower)), "unknown")
 
 
