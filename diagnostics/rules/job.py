@@ -101,11 +101,14 @@ def _unexplained(mine: Sequence[Sign]) -> list[Sign]:
     return [(event, replace(rule, kind="watch", action="retest")) for event, rule in chosen]
 
 
+def _went_on(event: Event, rule: Rule) -> bool:
+    """Whether it was a messenger's word only, and the job made further steps after it."""
+    return rule.kind == "sympathetic" and _number(event, "later_steps") > STEPS_APART
+
+
 def settle(signs: Sequence[Sign]) -> list[Sign]:
     """Return the signs of one file, with those of a job's death brought down to their causes."""
-    mine = [sign for sign in signs if sign[0].code.startswith(PREFIXES)]
-    if not mine:
-        return list(signs)
+    mine = [s for s in signs if s[0].code.startswith(PREFIXES) and not _went_on(*s)]
     causes = [sign for sign in mine if sign[1].family != FOLLOWS]
     left = _placed([sign for sign in mine if not _explained(sign, causes)])
     groups: dict[str, list[Sign]] = {FOLLOWS: [], _PATH: [], _NUMBERS: [], "": []}

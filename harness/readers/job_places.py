@@ -10,6 +10,12 @@ from dataclasses import dataclass, field
 
 _MPIRUN = re.compile(r"\[\d{1,5},(\d{1,6})\]<std(?:out|err|diag)>: ?")
 _ROLE = re.compile(r"\[[a-z_]{1,32}\d{1,6}\]: ?")  # torchrun: role and local rank
+# What containers, schedulers and Megatron put first: a time, a pod, a worker of Ray.
+_STAMP = re.compile(
+    r" ?\[?\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}(?:Z|[+-]\d\d:?\d\d)?\]? {1,2}(?!\[[A-Z])"
+)
+_POD = re.compile(r"\[pod/([\w.\-]{1,253})/[\w.\-]{1,253}\] ")
+_RAY = re.compile(r"\([\w.:]{1,64} pid=\d{1,10}(?:, ip=([\d.a-f:]{3,45}))?\) ")
 _RANK = re.compile(r"\[rank ?(\d{1,6})\]: ?", re.IGNORECASE)
 _SRUN = re.compile(r" {0,5}(\d{1,6}): (?=\S| iteration)")
 _NCCL = re.compile(r"([\w.\-]{1,253}):(\d{1,10}):\d{1,10} \[(\d{1,4})\] ")
@@ -27,6 +33,7 @@ LEARN = (b" nranks ", b"global_rank_mapping", b" (local_rank: ", b"  host ", b"W
          b"world_size", b"world size")  # fmt: skip
 MOST = 100_000  # hosts, and ranks
 _TEACHES = tuple(word.decode() for word in LEARN)
+_OPENS = frozenset("[(")
 _DIGITS = frozenset(" 0123456789")
 _WORLD = re.compile(r"world[_ ]size['\"]?\s{0,2}[=:]\s{0,2}(\d{1,6})\b")
 
@@ -63,23 +70,20 @@ class Places:
     def spoken(self, line: str) -> Spoken:
         """Return a line's words, and who said them."""
         host, rank, pid = None, None, None
-        for _ in range(5):
+        for _ in range(6):
             first = line[:1]
-            if first == "[" and (match := _MPIRUN.match(line) or _RANK.match(line)):
-                rank = int(match[1])
-            elif first == "[" and (match := _ROLE.match(line)):
-                pass
-            elif first in _DIGITS and rank is None and (match := _SRUN.match(line)):
-                rank = int(match[1])
-            elif match := _NCCL.match(line):
+            if match := _NCCL.match(line):
                 host, pid = match[1], match[2]
                 self._met(host)
                 line = line[match.end() :]
                 break
-            elif (match := _HOSTED.match(line)) and (match[1] in self.hosts or _PDSH.match(line)):
-                host = match[1]
-                self._met(host)
-            else:
+            if match := self._by_rank(line, first, known=rank is not None):
+                rank = int(match[1])
+            elif match := self._by_host(line, first):
+                host = match[1] or host
+                if match[1]:
+                    self._met(match[1])
+            elif not (match := self._by_nobody(line, first)):
                 break
             line = line[match.end() :]
         if rank is None and "ank" in line and (match := _INSIDE.search(line[:400])):
@@ -87,6 +91,20 @@ class Places:
         if rank is None and host and pid:
             rank = self.rank_of.get((host, pid))
         return Spoken(line, host, rank, pid)
+
+    def _by_rank(self, line: str, first: str, *, known: bool) -> re.Match[str] | None:
+        if first == "[":
+            return _MPIRUN.match(line) or _RANK.match(line)
+        return _SRUN.match(line) if first in _DIGITS and not known else None
+
+    def _by_host(self, line: str, first: str) -> re.Match[str] | None:
+        if first in _OPENS:
+            return _POD.match(line) or _RAY.match(line)
+        match = _HOSTED.match(line)
+        return match if match and (match[1] in self.hosts or _PDSH.match(line)) else None
+
+    def _by_nobody(self, line: str, first: str) -> re.Match[str] | None:
+        return (_ROLE.match(line) if first == "[" else None) or _STAMP.match(line)
 
     def _met(self, host: str) -> None:
         if len(self.hosts) < MOST:

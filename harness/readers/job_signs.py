@@ -24,9 +24,9 @@ class Sign:
 # names of cuda.h, of NCCL's transport/net_ib.cc, of PyTorch's ProcessGroupNCCL.cpp and elastic
 # launcher, of DeepSpeed's launcher, of mpirun and srun, and of strerror.
 WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("cuda.ecc", ("uncorrectable ECC error", "CUDA_ERROR_ECC_UNCORRECTABLE",
+    ("cuda.ecc", ("uncorrectable ECC error encountered", "CUDA_ERROR_ECC_UNCORRECTABLE",
                   "cudaErrorECCUncorrectable")),
-    ("cuda.nvlink", ("uncorrectable NVLink error", "CUDA_ERROR_NVLINK_UNCORRECTABLE",
+    ("cuda.nvlink", ("uncorrectable NVLink error detected", "CUDA_ERROR_NVLINK_UNCORRECTABLE",
                      "cudaErrorNvlinkUncorrectable")),
     ("cuda.contained", ("Invalid access of peer GPU memory", "CUDA_ERROR_CONTAINED",
                         "cudaErrorContained")),
@@ -36,7 +36,7 @@ WORDS: tuple[tuple[str, tuple[str, ...]], ...] = (
                      "forward compatibility was attempted", "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH")),
     ("cuda.device", ("no CUDA-capable device", "CUDA-capable devices are busy",
                      "CUDA-capable device(s) is/are busy", "CUDA_ERROR_NO_DEVICE")),
-    ("cuda.access", ("illegal memory access", "CUDA_ERROR_ILLEGAL_ADDRESS")),
+    ("cuda.access", ("illegal memory access was", "CUDA_ERROR_ILLEGAL_ADDRESS")),
     ("cuda.assert", ("device-side assert triggered", "CUDA_ERROR_ASSERT")),
     ("cuda.launch", ("unspecified launch failure", "CUDA_ERROR_LAUNCH_FAILED")),
     ("cuda.timeout", ("the launch timed out and was terminated", "CUDA_ERROR_LAUNCH_TIMEOUT")),

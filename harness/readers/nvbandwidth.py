@@ -129,9 +129,9 @@ def _said(report: _Report, line: str, number: int) -> bool:
 
 def _device(report: _Report, line: str) -> bool:
     if match := _PROCESS.match(line):
-        host, address = match[2], pci(match[5]) or f"gpu{match[3]}"
-        report.hosts.add(host)
-        report.places[int(match[1])] = f"host:{host}/{address}"
+        report.hosts.add(match[2])
+        place = pci(match[5]) or f"gpu{match[3]}"
+        report.places[int(match[1])] = f"host:{match[2]}/{place}"
         report.names[int(match[1])] = match[4]
         return True
     if line.startswith("Device ") and (match := _DEVICE.match(line)):

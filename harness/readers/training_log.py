@@ -17,14 +17,17 @@ from rackproof.harness.readers.job_signs import Sign, sign_of
 from rackproof.harness.readers.numbered import Numbered, alternation
 from rackproof.harness.readers.places import plain
 from rackproof.harness.readers.reading import Reader, Reading
+from rackproof.harness.readers.signatures import sign_of as kernel_sign
 from rackproof.harness.readers.source import Source
 
 KIND = "training-log"
 MOST_EVENTS = 2000
+_XID = "NVRM: Xid ("
+_APART = ("peer", "nic", "place", "link")  # what else tells one event from another
 _PROGRESS = (b"iteration", b"grad norm", b"grad_norm", b"loss", b"Loss", b"skipped=", b"LOSS",
              b"learning rate:", b"batch size:", b"elapsed time per", b"consumed ", b"samples per",
              b" |\n")  # fmt: skip
-_PATTERN = alternation([*job_signs.literals(), *LEARN, *_PROGRESS])
+_PATTERN = alternation([*job_signs.literals(), *LEARN, *_PROGRESS, _XID.encode()])
 _NUMBER = (
     r"['\"]?\]? {0,4}[:=] {0,4}['\"]?"
     r"(-?[nN]a[nN]|[+-]?[iI]nf(?:inity)?|[+-]?\d[\d.]{0,30}(?:[eE][+-]?\d{1,4})?)(?![\w.])"
@@ -87,12 +90,20 @@ class _Job:
         self.places.learn(said)
         if self._progress(said, number):
             return
-        if (sign := sign_of(said.text)) is not None:
+        if _XID in said.text:
+            self._kernel(said, number)
+        elif (sign := sign_of(said.text)) is not None:
             self.add(sign, said, number)
+
+    def _kernel(self, said: Spoken, number: int) -> None:
+        """Take in a line of the kernel's log that the job's launcher shows."""
+        sign = kernel_sign(said.text[said.text.index(_XID) :])
+        if sign is not None and sign.subject.startswith("pci:"):
+            self.add(Sign(sign.code, {**sign.detail, "place": sign.subject}), said, number)
 
     def add(self, sign: Sign, said: Spoken, number: int) -> None:
         """Take a sign in: into an equal one at the same step, or as a new one."""
-        key = (sign.code, said.rank, said.host, self.steps, sign.detail.get("peer"))
+        key = (sign.code, said.rank, said.host, self.steps, *map(sign.detail.get, _APART))
         if key not in self.told:
             if len(self.told) >= MOST_EVENTS:
                 self.dropped += 1
@@ -170,7 +181,11 @@ def _event(told: _Told, job: _Job) -> Event:
     sign, said = told.sign, told.said
     device = str(sign.detail.get("nic", ""))
     subject = job.places.subject(said, device)
+    if sign.code.startswith("xid."):
+        home = f"host:{said.host}/" if len(job.places.hosts) > 1 and said.host else ""
+        subject = home + str(sign.detail.get("place"))
     detail = {**sign.detail, "count": told.count, "line": told.line, "step": told.step}
+    detail["later_steps"] = job.steps - told.step
     if said.rank is not None:
         detail["rank"] = said.rank
     if sign.code == "job.nan" and said.rank is not None:
@@ -236,7 +251,10 @@ def read(source: Source) -> Reading:
 
 
 # What only a job's libraries write, anchored behind a launcher's prefixes.
-_BEFORE = rb"^(?:[\w.\-]{1,64}: |\[[\w,]{1,24}\](?:<std\w{3}>)?: ?|\d{1,6}: ){0,3} {0,2}"
+_BEFORE = (
+    rb"^(?:[\w.\-]{1,64}: |\[[\w,]{1,24}\](?:<std\w{3}>)?: ?|\d{1,6}: |\[pod/[\w.\-/]{1,250}\] "
+    rb"|\([\w.:]{1,64} pid=[^)\n]{1,64}\) | ?\[?\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}Z?\]? ){0,4} {0,2}"
+)
 _MARKS = re.compile(
     _BEFORE + rb"(?:"
     rb"[\w.\-]{1,64}:\d{1,10}:\d{1,10} \[\d{1,4}\] (?:[\w/.]{1,40}:\d{1,6} )?NCCL (?:INFO|WARN)"
