@@ -4,7 +4,7 @@ A case is one root with the episodes within thirty seconds that a rule ties to i
 to anything is a case of its own, also on the same GPU. The rules, in the order of their weight:
 
 - on one GPU, sympathetic, application and driver signs follow a hardware fault; everything follows
-  a GPU that fell off the bus;
+  a GPU that fell off the bus; contexts and channels follow a firmware that fell silent;
 - Xid 145, 137 and 108 of other GPUs follow the one whose link failed (149, 144, 146 to 150, 74),
   on other machines also where the clocks differ by up to a minute or cannot be compared;
 - Xid 74 follows a fatal SXid; the same SXid on several switches follows the one GPU that fell, else
@@ -81,6 +81,11 @@ def _same_gpu(root: Episode, other: Episode) -> bool:
     return other.family in _LATER and before(root, other)
 
 
+def _silent(root: Episode, other: Episode) -> bool:
+    """On one GPU: once its firmware has fallen silent, contexts and channels fail."""
+    return other.kind not in HARD and other.family != "gsp" and before(root, other)
+
+
 def _peer_link(root: Episode, other: Episode) -> bool:
     """On other GPUs of the NVLink domain: what follows a link's failure."""
     return (
@@ -119,8 +124,9 @@ class _Roots:
 
     def __init__(self, found: Sequence[Episode]) -> None:
         hard = [episode for episode in found if episode.kind in HARD]
+        silent = [episode for episode in found if episode.family == "gsp"]
         self._near = Nearby(weight)
-        self._near.rank(hard)
+        self._near.rank([*hard, *(e for e in silent if e.kind not in HARD)])
         groups: dict[tuple[object, ...], list[Episode]] = defaultdict(list)
         for e in hard:
             groups["gpu", e.clock, e.machine, e.subject].append(e)
@@ -130,6 +136,8 @@ class _Roots:
                 groups[_UNRECOVERED, e.clock, e.machine].append(e)
             if e.family == "link":
                 groups["link", e.clock].append(e)
+        for e in silent:
+            groups["gsp", e.clock, e.machine, e.subject].append(e)
         for key, members in groups.items():
             self._near.add(key, members)
         links = [e for e in hard if e.family == "link"]
@@ -138,7 +146,8 @@ class _Roots:
     def parent(self, e: Episode) -> Episode | None:
         """Return the weightiest episode nearby that a rule makes the root of this one."""
         find, here = self._near.first, (e.clock, e.machine)
-        options = [find(("gpu", *here, e.subject), e, _worse)]
+        options = [find(("gpu", *here, e.subject), e, _worse),
+                   find(("gsp", *here, e.subject), e, _silent)]  # fmt: skip
         if e.family in _PCIE:
             options.append(find(("bus", *here), e, _port))
             if _UNRECOVERED not in e.codes:

@@ -4,15 +4,18 @@ import re
 from collections.abc import Iterable
 from pathlib import PurePath
 
+MOST_PARTS = 12  # of a name between hyphens
 _PARTS = re.compile(r"[A-Za-z0-9-]+")
 
 
 def words(name: str) -> set[str]:
     """Return what may be a host's name in a file's or folder's name, in lower case."""
-    whole = [name, name.partition(".")[0], *re.split(r"[_.]", name), *_PARTS.findall(name)]
-    runs = name.partition(".")[0].split("-")
-    whole += ["-".join(runs[:n]) for n in range(1, len(runs))]
-    whole += ["-".join(runs[n:]) for n in range(1, len(runs))]
+    whole = [name, name.partition(".")[0], *re.split(r"[_.]", name)]
+    for part in _PARTS.findall(name):
+        runs = part.split("-")[:MOST_PARTS]
+        whole += [
+            "-".join(runs[i:j]) for i in range(len(runs)) for j in range(i + 1, len(runs) + 1)
+        ]
     return {word.lower() for word in whole if word}
 
 

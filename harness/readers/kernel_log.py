@@ -24,7 +24,7 @@ LINE_LIMIT = 1 << 16
 GAP = 5.0
 BACKWARDS = 60.0  # more than processors' clocks can disagree: the machine was booted anew
 NEW_YEAR = 31 * 86400.0
-NEAR_LINES = 4
+NEAR_LINES, HEAD_LINES = 4, 20
 MOST_EVENTS, MOST_PER_KEY = 20_000, 500
 _SHOWN = ("cause", "action", "unit", "severity", "register", "status", "link", "place", "mig",
           "stage", "device")  # fmt: skip
@@ -267,6 +267,12 @@ def _lines(source: Source, log: _Log, *, relative: bool) -> Iterator[tuple[bytes
     yield b"", before + (not whole)
 
 
+def _hosts(head: str) -> set[str]:
+    """Return the hosts that the first lines name: a quiet log is some machine's, too."""
+    found = (parse(line) for line in head.splitlines()[:HEAD_LINES])
+    return {line.host for line in found if line.host and line.shape in _HOSTED}
+
+
 def read(source: Source) -> Reading:
     """Read a kernel log whole. Lines that are no text become replacement characters."""
     log = _Log()
@@ -284,17 +290,19 @@ def read(source: Source) -> Reading:
     if log.dropped:
         problems.append(f"{log.dropped} further events are not kept: more than {MOST_EVENTS}")
     several = len(log.hosts) > 1
+    hosts = log.hosts or _hosts(head)
     return Reading(
         source.path, KIND, lines, tuple(problems),
         (*(_event(e, several=several) for e in log.events), *log.carried),
         cut=source.cut, aliases=log.aliases, serials=log.serials, uuids=log.uuids,
-        host=next(iter(log.hosts)) if len(log.hosts) == 1 else None,
+        host=next(iter(hosts)) if len(hosts) == 1 else None,
         boots=tuple(log.boots.values()),
     )  # fmt: skip
 
 
 _MICROSECONDS = re.compile(rb"[^\[]{0,24}\[ {0,12}\+?\d{1,10}\.\d{6}\W")  # six digits: no Xorg log
 _TAG = re.compile(rb"^[^\n]{8,300}? kernel(?:\[\d{1,10}\])?: [^\n]{0,200}", re.MULTILINE)
+_HOSTED = frozenset(("iso", "syslog", "unix", "journal-json"))  # after an uptime stands no host
 _SHAPES = frozenset(("kmsg", "human", "journal-json", "ftrace"))
 SOME, STRONG = 0.1, 0.3
 
