@@ -15,7 +15,13 @@ from rackproof.diagnostics.retest.model import Cause
 _TOGETHER = 0.5  # an application that fails on one GPU does so on another of its job: proposed
 _AER = 0.4
 _LINK_SI, _CABLES = 2 << 20, 42 << 20  # link-down reasons of the NVLink 5 sheet, bits 20 to 25
-_FATAL_SXID = 20034
+# Fatal SXids of NVIDIA's Fabric Manager guide: of a link, and of a port's own memory in the chip.
+_OF_LINK = ((20034, "LTSSM Fault Up"),)
+_OF_CHIP = (
+    (11013, "ingress ncisoc header DBE"),
+    (23001, "tile ingress buffer overflow"),
+)
+_CHIP_SHARE = {Cause.SWITCH: 0.7, Cause.LINK: 0.0}  # proposed; else one half
 _FLAPS = 3
 _WIDE_AT_LEAST, _WIDE_AT_MOST = 12, 40
 # DCGM's error codes: memory mismatch, CUDA DBE, faulty memory; NaN, rate below its target.
@@ -191,12 +197,15 @@ def _switch(script: Script, truth: Truth) -> None:
             script.removed(place)
         return
     switch = script.site.switches[truth.link % len(script.site.switches)]
+    chip = script.rng.random() < _CHIP_SHARE.get(truth.cause, 0.5)
+    codes = _OF_CHIP if chip else _OF_LINK
+    code, words = codes[truth.link % len(codes)]
     said = (
-        f"nvidia-nvswitch{truth.link % 4}: SXid (PCI:{switch}.0): {_FATAL_SXID}, "
-        f"Fatal, Link {truth.link} LTSSM Fault Up"
+        f"nvidia-nvswitch{truth.link % 4}: SXid (PCI:{switch}.0): {code}, "
+        f"Fatal, Link {truth.link} {words}"
     )
     detail: Detail = {"severity": "fatal", "link": truth.link}
-    script.add((host, f"pci:{switch}.0"), f"sxid.{_FATAL_SXID}", said, detail)
+    script.add((host, f"pci:{switch}.0"), f"sxid.{code}", said, detail)
     for place in [truth.home, *script.peers(truth.home, int(script.rng.integers(0, 3)))]:
         said = (
             f"{NOBODY}, NVLink: fatal error detected on link {truth.link}(0x0, 0x0, 0x10000, 0x0)"
