@@ -271,6 +271,8 @@ _MARKS = re.compile(
     rb"\[[A-Z]{4,8}\] (?:\[tid \d|detected |IMEX)",
     re.MULTILINE,
 )
+_FENCE = re.compile(rb"^(?:```|<!DOCTYPE|<html|import \w|from \S{1,80} import |def |#include)",
+                    re.MULTILINE)  # fmt: skip
 LEAST_SHARE = 0.2
 
 
@@ -279,7 +281,7 @@ def likeness(head: bytes) -> float:
     lines = sum(1 for line in head.splitlines() if line.strip())
     marks = sum(1 for _ in _MARKS.finditer(head))
     stamped = sum(1 for line in head.splitlines()[:2000] if line[:1].isalnum() or line[:1] == b"[")
-    if not marks or not lines:
+    if not marks or not lines or _FENCE.search(head):
         return 0.0
     share = marks / max(1, stamped)
     return min(0.95, 0.4 + share / 2) if share >= LEAST_SHARE else 0.0

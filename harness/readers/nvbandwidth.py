@@ -305,18 +305,19 @@ _MARKS = re.compile(
     rb"|Built from Git version: )",
     re.MULTILINE,
 )
-_FENCE = re.compile(rb"^(?:```|#{1,4} [A-Z]|<!DOCTYPE|<html)", re.MULTILINE)
+_FENCE = re.compile(rb"^(?:```|<!DOCTYPE|<html|import \w|from \S{1,80} import |def |#include)",
+                    re.MULTILINE)  # fmt: skip
 _JSON = re.compile(rb'\{\s{0,64}"nvbandwidth"\s{0,8}:')
 
 
 def likeness(head: bytes) -> float:
     """Return in 0..1 how much the head looks like nvbandwidth's report."""
+    if _FENCE.search(head[: 1 << 16]):
+        return 0.0  # a manual, or a program
     if _JSON.search(head[: 1 << 12]):
         return 0.95
     found = {match[0].split()[0] for match in _MARKS.finditer(head[: 1 << 16])}
-    if len(found) < 2 or _FENCE.search(head[: 1 << 16]):  # noqa: PLR2004
-        return 0.0
-    return 0.9
+    return 0.9 if len(found) > 1 else 0.0
 
 
 READER = Reader(KIND, "nvbandwidth, as text or --json", likeness, read)
