@@ -158,7 +158,12 @@ def bins(score: Mapping[str, Any]) -> list[Row]:
     """Return the bins of confidence: how sure, and how often right."""
     rows: list[Row] = [["confidence", "cases", "mean", "right"]]
     rows += [
-        [f"{b['low']:.1f}–{b['high']:.1f}", str(b["count"]), f"{b['sure']:.2f}", percent(b)]
+        [
+            f"{b['low']:.1f}–{b['high']:.1f}",
+            str(b["of"]),
+            f"{b['sure']:.2f}",
+            f"{b['share']:.2f} ({b['from']:.2f}–{b['to']:.2f})",
+        ]
         for b in score["calibration"].get("bins", ())
     ]
     return rows

@@ -27,6 +27,11 @@ def share(hits: int, of: int) -> dict[str, Any]:
             "high": _short(high)}  # fmt: skip
 
 
+def _interval(hits: int, of: int) -> dict[str, float | None]:
+    low, high = wilson(hits, of)
+    return {"from": _short(low), "to": _short(high)}
+
+
 def _short(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
@@ -119,8 +124,8 @@ def _calibration(trials: Sequence[Trial]) -> dict[str, Any]:
         "brier": _short(brier(beliefs, truths)),
         "brier_of_base_rates": _short(brier(np.tile(base, (len(truths), 1)), truths)),
         "bins": [
-            {"low": b.low, "high": b.high, "count": b.count, "sure": _short(b.sure),
-             **share(round(b.right * b.count), b.count)}
+            {"low": b.low, "high": b.high, "sure": _short(b.sure), "right": b.hits, "of": b.count,
+             "share": _short(b.hits / b.count), **_interval(b.hits, b.count)}
             for b in bins
         ],
     }  # fmt: skip

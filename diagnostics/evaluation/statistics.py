@@ -78,13 +78,13 @@ def brier(beliefs: Floats, truths: NDArray[np.int64]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Conclusions of one range of confidence: how many, how sure on average, how often right."""
+    """Conclusions of one range of confidence: how many, how many right, how sure on average."""
 
     low: float
     high: float
     count: int
+    hits: int
     sure: float
-    right: float
 
 
 def reliability(sure: Floats, right: NDArray[np.bool_], bins: int = 10) -> list[Bin]:
@@ -94,8 +94,6 @@ def reliability(sure: Floats, right: NDArray[np.bool_], bins: int = 10) -> list[
     for at in range(bins):
         mine = where == at
         if count := int(mine.sum()):
-            found.append(
-                Bin(at / bins, (at + 1) / bins, count,
-                    float(sure[mine].mean()), float(right[mine].mean()))
-            )  # fmt: skip
+            hits, mean = int(right[mine].sum()), float(sure[mine].mean())
+            found.append(Bin(at / bins, (at + 1) / bins, count, hits, mean))
     return found

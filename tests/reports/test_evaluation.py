@@ -31,7 +31,8 @@ def score(own, other):
         "confusion": {cause: {cause: 3, "open": 1} for cause in evaluation.CAUSES},
         "components": {"hbm": {**part(3, 4), "instead": {"sm": 1}}},
         "calibration": {"of": 10, "brier": 0.25, "brier_of_base_rates": 0.7,
-                        "bins": [{"low": 0.9, "high": 1.0, "sure": 0.95, **part(9, 10)}]},
+                        "bins": [{"low": 0.9, "high": 1.0, "sure": 0.95, "right": 9, "of": 10,
+                                  "share": 0.9, "from": 0.6, "to": 0.98}]},
     }  # fmt: skip
 
 

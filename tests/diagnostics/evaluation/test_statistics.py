@@ -86,5 +86,5 @@ def test_reliability_bins_hold_everything_once():
     right = np.array([False, True, True, False, True])
     found = reliability(sure, right)
     assert [(b.low, b.count) for b in found] == [(0.0, 1), (0.5, 1), (0.9, 3)]
-    assert found[-1].right == pytest.approx(2 / 3)
+    assert found[-1].hits == 2
     assert found[-1].sure == pytest.approx((0.95 + 1.0 + 0.91) / 3)
