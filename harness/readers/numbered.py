@@ -1,7 +1,7 @@
 """Lines of interest of a log of any size, with their numbers: literals in, (line, number) out.
 
-One alternation runs over whole chunks, so Python sees only the lines that hold a literal. A line
-is handed on up to LINE_LIMIT bytes, so that a file of one endless line costs no more.
+One alternation runs over whole chunks, so Python sees only the lines that hold a literal. An
+endless line is handed on in parts of LINE_LIMIT bytes around the literals in it.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from typing import Any
 from rackproof.harness.readers.search import newlines
 from rackproof.harness.readers.source import Source
 
-LINE_LIMIT = 1 << 15
+LINE_LIMIT, BEFORE = 1 << 14, 1 << 9
 
 
 def alternation(literals: Sequence[bytes]) -> Any:
@@ -26,19 +26,23 @@ def alternation(literals: Sequence[bytes]) -> Any:
 
 
 def _spans(chunk: bytes, pattern: Any) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of each line that holds a literal; what follows in the line is skipped.
+    """Yield (start, end) of each line, or part of an endless one, that holds a literal.
 
-    In these logs most lines of interest hold many literals, so one search a line is the faster way.
+    A carriage return ends a line as well: progress bars write nothing else. What follows a literal
+    in its line is not searched again, unless it lies beyond LINE_LIMIT.
     """
     at = 0
     while (match := pattern.search(chunk, at)) is not None:
-        start = chunk.rfind(b"\n", at, match.start()) + 1 or at
-        end = chunk.find(b"\n", match.start())
-        if end < 0:
-            yield start, len(chunk)
-            return
+        found = match.start()
+        start = max(chunk.rfind(b"\n", at, found), chunk.rfind(b"\r", at, found)) + 1 or at
+        if found - start > LINE_LIMIT - BEFORE:
+            start = found - BEFORE
+        end = chunk.find(b"\n", found, start + LINE_LIMIT)
+        end = min(start + LINE_LIMIT, len(chunk)) if end < 0 else end
+        turned = chunk.find(b"\r", found, end)
+        end = end if turned < 0 else turned
         yield start, end
-        at = end + 1
+        at = max(end, match.end())
 
 
 @dataclass(slots=True)
@@ -57,8 +61,7 @@ class Numbered:
             for start, end in _spans(chunk, self.pattern):
                 self.total += newlines(chunk, counted, start)
                 counted = start
-                raw = chunk[start : min(end, start + LINE_LIMIT)]
-                yield raw.decode("utf-8", "replace").rstrip("\r"), self.total + 1
+                yield chunk[start:end].decode("utf-8", "replace"), self.total + 1
             self.total += newlines(chunk, counted)
             self.whole = chunk.endswith(b"\n")
         self.total += not self.whole

@@ -88,7 +88,7 @@ class _Job:
         """Look at one line of interest."""
         said = self.places.spoken(line)
         self.places.learn(said)
-        if self._progress(said, number):
+        if self._progress(said, number) and "rror" not in said.text:
             return
         if _XID in said.text:
             self._kernel(said, number)
@@ -124,8 +124,8 @@ class _Job:
             self.close()
             self.record = _Record(said, number, said.text, number)
             return True
-        values = _values(said.text)
-        if (values and _STEP.search(said.text)) or "skipped=" in said.text:
+        values = _values(said.text) if _STEP.search(said.text) else []
+        if values or "skipped=" in said.text:
             self.close()
             self._settle(_Record(said, number, said.text, number), values, "line")
             return True
@@ -216,7 +216,7 @@ def _late(job: _Job) -> Iterator[Event]:
 
 def _ran(job: _Job) -> Iterator[Event]:
     """Yield where the job ran, if on several hosts: no sign of anything."""
-    hosts = sorted(job.places.hosts)
+    hosts = sorted(job.places.hosts)[:MOST_EVENTS]
     for host in hosts if len(hosts) > 1 else ():
         yield Event(f"host:{host}", "job.ran", f"the job ran on {host}", clock="none")
 

@@ -278,9 +278,12 @@ def test_memory_stays_flat_and_repeats_are_counted(tmp_path):
     assert peak < 8 << 20
 
 
-def test_one_endless_line_costs_no_more(tmp_path):
+@pytest.mark.parametrize("end", ["\r", " "], ids=["progress bar", "endless line"])
+def test_what_stands_deep_in_one_line_is_read(tmp_path, end):
     path = tmp_path / "line.log"
-    path.write_text(STEPS + "loss: nan " * (1 << 21))
+    bar = f"Epoch 0: 5/100 [00:01<00:19, loss=2.31]{end}" * 20_000
+    path.write_text(STEPS + bar + f"[rank3]: RuntimeError: {ECC}{end}" + bar)
     reading = read(path)
-    assert reading.kind == "training-log"
-    assert judge_inputs([reading]).verdict in ("PASS", "UNKNOWN")
+    assert [e.code for e in reading.events] == ["cuda.ecc"]
+    assert reading.records == 6
+    assert judge_inputs([reading]).verdict == "FAIL"
