@@ -41,8 +41,9 @@ class Belief:
 
     @property
     def cleared(self) -> bool:
-        """Whether a retest has reset the GPU."""
-        return any(outcome.test in TOUCHING for outcome in self.outcomes)
+        """Whether the last retest that reset the GPU let it pass: what was stuck is over."""
+        last = [outcome for outcome in self.outcomes if outcome.test in TOUCHING and outcome.runs]
+        return bool(last) and not last[-1].struck + last[-1].stayed
 
     @property
     def before(self) -> tuple[int, int]:
@@ -91,14 +92,13 @@ def _normal(logs: Floats) -> Floats:
 def likelihood(outcome: Outcome, *, cleared: bool = False) -> Floats:
     """Return the log likelihood of an outcome under each hypothesis, but for a constant.
 
-    `cleared` says that the GPU was reset before: what a reset clears does not come back by itself.
+    `cleared` says that a reset went before and helped: what was stuck does not come back by itself.
     """
-    plain = outcome.test in (Test.AGAIN, Test.SOAK)
-    chance = hits(Test.RESET if cleared and plain else outcome.test)
+    chance = hits(outcome.test, cleared=cleared)
     passed = outcome.runs - outcome.struck
     found: Floats = outcome.struck * np.log(chance) + passed * np.log1p(-chance)
     if outcome.test is Test.SWAP:
-        chance, passed = hits("stayed"), outcome.runs - outcome.stayed
+        chance, passed = hits("stayed", cleared=cleared), outcome.runs - outcome.stayed
         found = found + outcome.stayed * np.log(chance) + passed * np.log1p(-chance)
     return found
 

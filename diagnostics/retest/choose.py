@@ -41,13 +41,15 @@ class _Choice:
     """A test with its runs.
 
     `chances` (outcomes, hypotheses) holds P(outcome | hypothesis); `lost` (hypotheses, outcomes x
-    decisions) the loss of each decision with that chance.
+    decisions) the loss of each decision with that chance. `clears` says of each outcome whether it
+    shows that nothing is stuck any more.
     """
 
     test: Test
     runs: int
     chances: Floats
     lost: Floats
+    clears: tuple[bool, ...]
 
 
 def _ways(runs: int, struck: int) -> float:
@@ -61,20 +63,21 @@ def choices(*, cleared: bool) -> tuple[_Choice, ...]:
 
     `cleared` says that the GPU was reset before.
     """
-    found = []
-    for test in Test:
-        for runs in sizes(test):
-            rows = []
-            for struck in range(runs + 1):
-                for stayed in range(runs + 1) if test is Test.SWAP else (0,):
-                    ways = _ways(runs, struck) + (_ways(runs, stayed) if stayed else 0.0)
-                    outcome = Outcome(test, runs, struck, stayed)
-                    rows.append(np.exp(likelihood(outcome, cleared=cleared) + ways))
-            chances = np.stack(rows)
-            after = losses(cleared=cleared or test in TOUCHING)[1]
-            lost = chances.T[:, :, None] * after[:, None, :]
-            found.append(_Choice(test, runs, chances, lost.reshape(len(after), -1)))
-    return tuple(found)
+    return tuple(_choice(test, runs, cleared=cleared) for test in Test for runs in sizes(test))
+
+
+def _choice(test: Test, runs: int, *, cleared: bool) -> _Choice:
+    rows, clears = [], []
+    for struck in range(runs + 1):
+        for stayed in range(runs + 1) if test is Test.SWAP else (0,):
+            ways = _ways(runs, struck) + (_ways(runs, stayed) if stayed else 0.0)
+            outcome = Outcome(test, runs, struck, stayed)
+            rows.append(np.exp(likelihood(outcome, cleared=cleared) + ways))
+            clears.append(not struck + stayed if test in TOUCHING else cleared)
+    chances = np.stack(rows)
+    loss = np.stack([losses(cleared=clear)[1] for clear in clears])
+    lost = (chances[:, :, None] * loss).transpose(1, 0, 2).reshape(chances.shape[1], -1)
+    return _Choice(test, runs, chances, lost, tuple(clears))
 
 
 def expected_loss(belief: Belief) -> float:
@@ -102,10 +105,10 @@ def _fits(
     return found
 
 
-def _after(weights: Floats, loss: Floats, seconds_left: float, fits: Sequence[_Fit]) -> Floats:
-    """Return for each row of weights the least loss with at most one more test, its cost included.
+def _after(weights: Floats, loss: Floats, seconds_left: float, fits: Sequence[_Fit]) -> float:
+    """Return the least loss with at most one more test, its cost included, over all rows.
 
-    `weights` (rows, hypotheses) need not be normalised; the result (rows,) scales with them. `loss`
+    `weights` (rows, hypotheses) need not be normalised; the result scales with them. `loss`
     (hypotheses, decisions) is that without another test.
     """
     mass = weights.sum(axis=1)
@@ -115,7 +118,7 @@ def _after(weights: Floats, loss: Floats, seconds_left: float, fits: Sequence[_F
             shape = (len(weights), len(fit.choice.chances), loss.shape[1])
             lost = (weights @ fit.choice.lost).reshape(shape).min(axis=2).sum(axis=1)
             best = np.minimum(best, lost + fit.cost * mass)
-    return best
+    return float(best.sum())
 
 
 def gains(
@@ -127,15 +130,18 @@ def gains(
     """
     weights, burn = belief.weights, belief.signs.burn_seconds
     now, found = expected_loss(belief), []
-    as_is, reset = (_fits(burn, budget_s, allowed, cleared=cleared) for cleared in (False, True))
-    fits = reset if belief.cleared else as_is
-    for fit in fits:
-        joint = weights * fit.choice.chances
-        then = reset if fit.choice.test in TOUCHING else fits
-        loss = losses(cleared=then is reset)[1]
-        later = _after(joint, loss, budget_s - fit.seconds, then if ahead else ())
-        gain = now - float(later.sum()) - fit.cost
-        found.append(Retest(fit.choice.test, fit.choice.runs, fit.seconds, fit.cost, gain))
+    fits = {
+        cleared: _fits(burn, budget_s, allowed, cleared=cleared) for cleared in (False, True)
+    }  # fmt: skip
+    for fit in fits[belief.cleared]:
+        choice, joint = fit.choice, weights * fit.choice.chances
+        later = 0.0
+        for cleared in sorted(set(choice.clears)):
+            rows = joint[[clear is cleared for clear in choice.clears]]
+            then, loss = fits[cleared] if ahead else (), losses(cleared=cleared)[1]
+            later += _after(rows, loss, budget_s - fit.seconds, then)
+        gain = now - later - fit.cost
+        found.append(Retest(choice.test, choice.runs, fit.seconds, fit.cost, gain))
     return found
 
 

@@ -24,18 +24,22 @@ ACTIONS: Mapping[str, str] = {
     "rma": "rma",
     "link": "check-cabling",
     "switch": "field-diag",
-    "host": "reboot-node",
+    "host": "field-diag",
     "nic": "check-cabling",
 }
 _HOST = {"power": "check-power", "thermal": "check-cooling"}
-# What the component becomes where the belief ends with another cause than the signs point at.
-_OWN = {
-    Cause.APP: ("app",),
-    Cause.DRIVER: ("driver",),
-    Cause.LINK: ("nvlink", "pcie", "fabric", "nvswitch"),
-    Cause.SWITCH: ("nvswitch", "fabric"),
-    Cause.HOST: ("host", "power", "thermal", "pcie", "storage"),
-    Cause.NIC: ("nic",),
+_GPU = ("hbm", "sram", "sm", "nvlink", "pcie", "thermal", "power", "data", "unknown")
+_HOSTS = ("host", "power", "thermal", "storage")
+# The components that a decision can be for, the first where the signs point at another.
+_OF: Mapping[str, tuple[str, ...]] = {
+    "restart-app": ("app",),
+    "diagnose": ("unknown", *_GPU),
+    "swap": ("unknown", *_GPU),
+    "rma": ("unknown", *_GPU),
+    "link": ("pcie", "nvlink", "fabric", "nvswitch"),  # of a GPU that is well in another slot
+    "switch": ("nvswitch", "fabric"),
+    "host": _HOSTS,
+    "nic": ("nic",),
 }
 MORE = "what would tell more: "
 """Begins the last reason of a diagnosis, where a retest would pay."""
@@ -43,12 +47,15 @@ _SURE, _HALF = 0.9, 0.5
 FEWEST_FAILS = 2
 
 
-def _component(belief: Belief, cause: Cause, chance: float) -> str:
-    """Return the component: the signs' own, unless the belief ends surely with another cause."""
-    own = _OWN.get(cause)
-    if own is None or belief.signs.component in own or chance < _SURE:
-        return belief.signs.component
-    return "pcie" if cause is Cause.LINK else own[0]  # of a GPU that is well in another slot
+def _component(belief: Belief, choice: str, leading: tuple[Cause, float]) -> str:
+    """Return the component: the signs' own, unless the decision is for another one."""
+    own = belief.signs.component
+    if choice == "reset" and leading[0] is Cause.DRIVER and leading[1] >= _SURE:
+        return "driver"
+    if choice == "diagnose" and own == "app" and belief.signs.family == "sm":
+        return "sm"
+    allowed = _OF.get(choice, (own,))
+    return own if own in allowed else allowed[0]
 
 
 def _sent_back(belief: Belief) -> bool:
@@ -149,15 +156,14 @@ def decide(belief: Belief) -> Decision:
     """Return the decision of the least expected loss, with its reasons in words."""
     name, risk = _chosen(belief)
     leading = _leading(belief)
-    cause, chance = leading[0]
     lines = _because(belief, leading, risk)
     more = advice(belief)
     lasting, sure = _persistence(belief, risk)
     return Decision(
         persistence=lasting,
-        component=_component(belief, cause, chance),
+        component=_component(belief, name, leading[0]),
         action=_action(belief, name),
-        confidence=chance,
+        confidence=leading[0][1],
         risk=risk,
         posterior=belief.posterior,
         because=(*lines, more) if more else tuple(lines),

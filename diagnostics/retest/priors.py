@@ -31,6 +31,13 @@ def silent(signs: Signs) -> bool:
     return signs.component in ("sm", "data") and signs.kind != "app" and signs.family != "slow"
 
 
+def _missed(signs: Signs) -> float:
+    """Return the share of a GPU's lasting faults that no burn shows; none once one did."""
+    if silent(signs):
+        return value("hits.toml", "silent", "missed")
+    return 0.0 if signs.failed else value("hits.toml", "unseen", "missed")
+
+
 def lasting(signs: Signs) -> float:
     """Return the chance that the fault outlasts a reset."""
     prior = signs.prior
@@ -40,7 +47,7 @@ def lasting(signs: Signs) -> float:
 
 
 def _repairs(signs: Signs) -> Mapping[str, float]:
-    """Return who needs repair by what the signs point at: fleet rate x chance to point.
+    """Return who needs repair by what the signs point at: share of the fleet x chance to point.
 
     Terminal signs name the part itself.
     """
@@ -71,14 +78,14 @@ def _causes(signs: Signs) -> dict[tuple[Cause, str], float]:
         for cause in (Cause.APP, Cause.DRIVER):
             for sort in (STEADY, SOMETIMES):
                 found[cause, sort] *= software["value"]
-    missed = value("hits.toml", "silent", "missed") if silent(signs) else 0.0
+    missed = _missed(signs)
     for word, share in _repairs(signs).items():
         always = 1.0 if signs.kind == "terminal" else float(steady[word])
         if word == "gpu":
-            now_and_then = outlasts * share * (1 - always)
-            found[Cause.PERSISTENT, STEADY] = outlasts * share * always
-            found[Cause.INTERMITTENT, SOMETIMES] = now_and_then * (1 - missed)
-            found[Cause.INTERMITTENT, HIDDEN] = now_and_then * missed
+            seen = outlasts * share * (1 - missed)
+            found[Cause.PERSISTENT, STEADY] = seen * always
+            found[Cause.INTERMITTENT, SOMETIMES] = seen * (1 - always)
+            found[Cause.INTERMITTENT, HIDDEN] = outlasts * share * missed
         else:
             found[Cause(word), STEADY] = outlasts * share * always
             found[Cause(word), SOMETIMES] = outlasts * share * (1 - always)

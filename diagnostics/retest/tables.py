@@ -91,13 +91,24 @@ def hypotheses() -> Hypotheses:
 
 
 @functools.cache
-def hits(what: str) -> Floats:
-    """Return the chance that a run of a retest shows the fault; `stayed`: a swap's old place."""
+def sticking() -> NDArray[np.bool_]:
+    """Return which hypotheses are of something that stays until a reset."""
+    every = hypotheses()
+    pairs = zip(every.cause, every.sort, strict=True)
+    return np.array([sort == STEADY and cause in STICKING for cause, sort in pairs])
+
+
+@functools.cache
+def hits(what: str, *, cleared: bool = False) -> Floats:
+    """Return the chance that a run of a retest shows the fault; `stayed`: a swap's old place.
+
+    `cleared` says that a reset went before, and nothing showed after it: nothing is stuck any more.
+    """
     keeps = table("hits.toml")["keeps"]
     every = hypotheses()
     chance = every.rate * every.each({cause: keeps[cause][what] for cause in Cause})
     low, high = value("hits.toml", "rate", "background"), value("hits.toml", "rate", "most")
-    return np.clip(chance, low, high)
+    return np.clip(np.where(sticking(), 0.0, chance) if cleared else chance, low, high)
 
 
 @functools.cache
@@ -109,10 +120,7 @@ def losses(*, cleared: bool) -> tuple[tuple[str, ...], Floats]:
     loss = table("losses.toml")["loss"]
     rows = {name: row for name, row in loss.items() if isinstance(row, dict)}
     every = hypotheses()
-    stuck = np.array([
-        not cleared and sort == STEADY and cause in STICKING
-        for cause, sort in zip(every.cause, every.sort, strict=True)
-    ])  # fmt: skip
+    stuck = np.zeros_like(sticking()) if cleared else sticking()
     columns = [np.where(stuck, row["stuck"], every.each(row)) for row in rows.values()]
     return tuple(rows), np.stack(columns, axis=1)
 
