@@ -80,7 +80,7 @@ class _Run:
     percent: float = 0.0
     torn: bool = False
     ended: bool = False
-    ecc: bool = False
+    ecc: str = ""
     trouble: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -125,8 +125,9 @@ class _Run:
             if int(found[1]) not in self.devices and len(self.devices) < MOST_GPUS:
                 self.devices.append(int(found[1]))
         elif any(words in line for words in _TROUBLE):
-            self.ecc |= any(words in line for words in _ECC)
             said = plain(line.decode("utf-8", "replace"), 160)
+            if any(words in line for words in _ECC):
+                self.ecc = self.ecc or said
             if said not in self.trouble and len(self.trouble) < MOST_SAID:
                 self.trouble.append(said)
 
@@ -181,7 +182,7 @@ def _said(run: _Run) -> Iterator[tuple[str, str, str]]:
             yield subject, "gpu-burn.idle", "0 Gflop/s while others worked"
     if run.ecc:
         where = died[0] if len(died) == 1 else "host"
-        yield where, "gpu-burn.ecc", next(t for t in run.trouble if "ecc" in t.lower())
+        yield where, "gpu-burn.ecc", run.ecc
     elif run.trouble and not (died and len(died) == len(run.columns)):
         yield died[0] if len(died) == 1 else "host", "gpu-burn.trouble", "; ".join(run.trouble[:2])
 

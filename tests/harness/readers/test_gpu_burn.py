@@ -144,6 +144,18 @@ def test_an_uncorrectable_error_is_of_the_gpu_that_died(burnt):
     assert ("gpu1", "gpu-burn.ecc") in events(found)
 
 
+@pytest.mark.parametrize(
+    "before",
+    ["Low mem for result\n", "".join(f"CUDA error {n}\n" for n in range(40)), "x" * 200],
+    ids=["other words", "many others", "deep in a line"],
+)
+def test_an_uncorrectable_error_is_told_whatever_else_was_said(burnt, before):
+    text = f"{before}Failure during compute: uncorrectable ECC\n"
+    found = burnt(record(10, GOOD, GOOD) + "\n" + text + record(100, GOOD, (-1, 0, 5, "DIED")))
+    (told,) = [event for event in found.events if event.code == "gpu-burn.ecc"]
+    assert told.text
+
+
 def test_masked_uuids_are_none(burnt):
     assert not burnt(listed(1, masked=True) + record(100, GOOD) + final("OK")).uuids
 
