@@ -64,7 +64,9 @@ _DEGRADED = re.compile(
     re.IGNORECASE,
 )
 _NO_DEGRADED = re.compile(
-    r"\b(?:no|not|0|zero|without)\b.{0,30}degraded|degraded\w{0,8} ?(?:mode)?[=:] ?(?:0|none|no)\b"
+    r"\b(?:no|not|zero|without)\b.{0,30}degraded"
+    r"|\b0 (?:\w{2,12}s (?:are )?)?degraded"
+    r"|degraded\w{0,8} ?(?:mode)?[=:] ?(?:0|none|no)\b"
     r"|degraded.{0,40}\b(?:count|number)\w{0,4}[=: ]{1,3}0\b|failure mode|_MODE=",
     re.IGNORECASE,
 )

@@ -71,10 +71,11 @@ GOOD = "Successfully configured all the available NVSwitches to route GPU NVLink
         ("INFO", "GPU degraded mode count: 0"),
         ("INFO", "fabric manager received port down event on switch with GUID 0x1, and port num 4"),
         ("WARNING", "no degraded NVSwitch was found"),
+        ("WARNING", "0 GPUs are degraded"),
         ("INFO", "link training failed before it was retried"),
         ("INFO", "multicast group 3 is freed."),
     ],
-    ids=["configured", "none degraded", "port event", "none degraded, loud", "news", "noise"],
+    ids=["configured", "none degraded", "port event", "none, loud", "0 GPUs", "news", "noise"],
 )  # fmt: skip
 def test_a_healthy_log_passes(judged, said):
     reading, found = judged(log(said, ("INFO", GOOD)))
@@ -103,6 +104,7 @@ SWITCH = (
          ("gpu5", "nvlink", "check-cabling"), "FAIL"),
         (("WARNING", "partition id 3 is degraded"),
          ("host:unknown", "fabric", "field-diag"), "FAIL"),
+        (("WARNING", "GPU 0 is degraded"), ("gpu0", "fabric", "field-diag"), "FAIL"),
         (("ERROR", "driver interface version 570.1 don't match with driver version 575.2"),
          ("host:unknown", "driver", "update-software"), "FAIL"),
         (("ERROR", "failed to find the GPU handle 77 in the multicast team request setup 5"),
@@ -117,7 +119,7 @@ SWITCH = (
          ("host:unknown", "fabric", "watch"), "UNKNOWN"),
     ],
     ids=["fatal", "to be ignored", "non-fatal", "topology", "training, address",
-         "training, index", "partition",
+         "training, index", "partition", "GPU 0",
          "versions", "handle", "trunk", "NMX-C health", "IMEX", "unlisted error"],
 )  # fmt: skip
 def test_what_it_says_is_wrong(judged, said, expected, verdict):
