@@ -19,6 +19,8 @@ from rackproof.diagnostics.retest.tables import Floats, cost, losses, seconds, t
 LEAST = 0.01
 """GPU-hours that a retest must be expected to save beyond its cost: below that it is noise."""
 _TIE = 1e-9
+_LATER = (5, 13)
+"""Soaks that are looked at as the second of two steps: the others are like one of them."""
 WORDS: Mapping[Test, str] = {
     Test.AGAIN: "the burn once more",
     Test.RESET: "reset the GPU and burn",
@@ -133,14 +135,18 @@ def gains(
     fits = {
         cleared: _fits(burn, budget_s, allowed, cleared=cleared) for cleared in (False, True)
     }  # fmt: skip
+    later = {
+        cleared: [f for f in own if f.choice.test is not Test.SOAK or f.choice.runs in _LATER]
+        for cleared, own in fits.items()
+    }  # fmt: skip
     for fit in fits[belief.cleared]:
         choice, joint = fit.choice, weights * fit.choice.chances
-        later = 0.0
+        left = 0.0
         for cleared in sorted(set(choice.clears)):
             rows = joint[[clear is cleared for clear in choice.clears]]
-            then, loss = fits[cleared] if ahead else (), losses(cleared=cleared)[1]
-            later += _after(rows, loss, budget_s - fit.seconds, then)
-        gain = now - later - fit.cost
+            then, loss = later[cleared] if ahead else (), losses(cleared=cleared)[1]
+            left += _after(rows, loss, budget_s - fit.seconds, then)
+        gain = now - left - fit.cost
         found.append(Retest(choice.test, choice.runs, fit.seconds, fit.cost, gain))
     return found
 
