@@ -74,11 +74,12 @@ class Machines:
 
 def _short(names: set[str]) -> dict[str, str]:
     """Return one name for each host: ``n17.lan`` is ``n17`` where another file calls it so."""
-    return {name: label if (label := name.partition(".")[0]) in names else name for name in names}
+    return {name: bare if (bare := name.partition(".")[0]) in names else name for name in names}
 
 
 def _hosts(reading: Reading) -> set[str]:
-    seen = {one.subject for one in (*reading.events, *reading.measurements)}
+    seen = {event.subject for event in reading.events}
+    seen |= {one.subject for one in reading.measurements}
     told = {host for subject in seen if (host := split(subject)[0])}
     return told | ({reading.host} if reading.host else set())
 

@@ -75,9 +75,9 @@ def _sightings(readings: Sequence[Reading], known: Machines) -> dict[Place, _Sig
                 if subject not in inside:
                     seen[known.place(index, subject)].add(file, 0, name, reading.taken)
             for event in moved:
-                line, name = event.detail.get("line"), event.detail[kind]
-                if isinstance(line, int) and isinstance(name, str):
-                    seen[known.place(index, event.subject)].add(file, line, name, None)
+                line, carrier = event.detail.get("line"), event.detail[kind]
+                if isinstance(line, int) and isinstance(carrier, str):
+                    seen[known.place(index, event.subject)].add(file, line, carrier, None)
         found |= {place: one for place, one in seen.items() if one.changed()}
     for one in found.values():
         one.sort()

@@ -205,8 +205,9 @@ def _journal(line: str) -> Stamped | None:
 
 def _microseconds(entry: dict[str, Any], key: str) -> float | None:
     stamp = entry.get(key)
-    told = isinstance(stamp, str | int) and re.fullmatch(r"\d{1,18}", str(stamp), re.ASCII)
-    return int(stamp) / 1e6 if told else None
+    if not isinstance(stamp, str | int) or not re.fullmatch(r"\d{1,18}", str(stamp), re.ASCII):
+        return None
+    return int(stamp) / 1e6
 
 
 def _stamped(line: str) -> Stamped:  # noqa: PLR0911 - one return a shape
