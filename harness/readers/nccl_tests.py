@@ -177,7 +177,7 @@ def _wrong(report: _Report) -> None:
         if counts:
             size, most = max(counts, key=lambda pair: pair[1])
             text = (
-                f"{name}: {most:.0f} wrong elements at {size} bytes, wrong in {len(counts)} tests"
+                f"{name}: {most:.0f} wrong elements at {size} bytes, wrong in {len(counts)} results"
             )
             report.say(report.home(), "nccl-tests.wrong", text, {"wrong": most})
         elif table.bounds:
