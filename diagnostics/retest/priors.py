@@ -74,8 +74,8 @@ def _causes(signs: Signs) -> dict[tuple[Cause, str], float]:
         found[Cause(word), STEADY] = (1 - outlasts) * share * stays
         found[Cause(word), SOMETIMES] = (1 - outlasts) * share * (1 - stays)
     software = table(NAME)["software"]
-    if signs.component in software["components"] and signs.kind not in ("app", "driver"):
-        for cause in (Cause.APP, Cause.DRIVER):
+    for cause in (Cause.APP, Cause.DRIVER):
+        if signs.component in software[cause] and signs.kind not in ("app", "driver"):
             for sort in (STEADY, SOMETIMES):
                 found[cause, sort] *= software["value"]
     missed = _missed(signs)
