@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rackproof.diagnostics.retest.belief import begin, likelihood, update
 from rackproof.diagnostics.retest.choose import choose, expected_loss, gains, sizes
-from rackproof.diagnostics.retest.model import Outcome, Signs, Test
+from rackproof.diagnostics.retest.model import Cause, Outcome, Signs, Test
 from rackproof.diagnostics.retest.tables import cost, losses, seconds
 from tests.diagnostics.retest.conftest import SIGNS, TRIES, believed
 
@@ -67,19 +67,26 @@ def test_a_gain_is_the_loss_now_less_the_loss_expected_after():
     [
         (Signs("hbm", prior=0.25), (), {Test.SOAK, Test.RESET}),
         (Signs("hbm", prior=0.21, failed=3), (), {Test.RESET}),
-        (Signs("app", kind="app", prior=0.03), (), {Test.SOAK, Test.ELSEWHERE}),
-        (Signs("driver", kind="driver"), (), {Test.RESET}),
-        (Signs("pcie", prior=0.4), (Outcome(Test.RESET, 1, 1), Outcome(Test.SOAK, 5, 5)),
-         {Test.SWAP}),
-        (Signs("nvlink", prior=0.35, failed=3), (Outcome(Test.RESET, 1, 1),),
-         {Test.SWAP, Test.ELSEWHERE}),
+        (Signs("driver", kind="driver"), (), {Test.RESET, Test.REBOOT}),
+        (Signs("app", kind="app", prior=0.03), (Outcome(Test.RESET, 1, 1),), {Test.ELSEWHERE}),
+        (Signs("hbm", prior=0.25, failed=1, passed=2), (), {Test.SOAK}),
     ],
-    ids=["once", "always", "a-jobs-own", "a-hang", "slot-or-gpu", "link-or-gpu"],
+        ids=["once", "always", "a-hang", "a-jobs-own", "now-and-then"],
 )  # fmt: skip
 def test_the_retest_is_the_one_that_tells(signs, tried, tests):
     chosen = choose(believed(signs, tried), 7200.0, ALL)
     assert chosen is not None
     assert chosen.test in tests
+
+
+def test_whether_it_is_the_slot_or_the_gpu_is_asked_by_a_swap():
+    belief, asked = begin(Signs("pcie", prior=0.4, failed=3)), []
+    while (chosen := choose(belief, 100_000.0, ALL)) is not None:
+        asked.append(chosen.test)
+        shows = 0 if chosen.test is Test.ELSEWHERE else chosen.runs
+        belief = update(belief, Outcome(chosen.test, chosen.runs, shows))
+    assert Test.SWAP in asked
+    assert belief.posterior[Cause.PERSISTENT] > 0.95
 
 
 def test_a_soak_is_one_choice_and_worth_more_than_a_single_pass():

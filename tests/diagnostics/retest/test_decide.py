@@ -83,7 +83,7 @@ def test_clean_burns_do_not_clear_silent_corruption(component):
 
 
 def test_what_could_be_anything_is_undetermined():
-    found = decide(begin(Signs("unknown", prior=0.5, alike=1)))
+    found = decide(begin(Signs("pcie", prior=0.9)))
     assert found.persistence == "undetermined"
     assert found.risk > 20
 
