@@ -28,7 +28,7 @@ from rackproof.diagnostics.timeline import on_one_clock
 from rackproof.diagnostics.verdict import Verdict, roll_up
 from rackproof.harness.readers import UNRECOGNISED, Reading
 
-MOST_EPISODES = 2000
+MOST_EPISODES = 10_000  # of one machine: beyond, all of one place and family are one
 IDLE = frozenset(("none", "watch", "retest"))
 # Kinds of which only some fields tell of health: without any of those nothing was looked at.
 _QUERIES = frozenset(("nvidia-smi-q", "nvidia-smi-xml", "nvidia-smi-table", "nvidia-smi-csv",
@@ -162,12 +162,14 @@ def _silent(reading: Reading) -> bool:
     return bool(seen) and not reading.events and seen <= _NAMES
 
 
-def _crowded(reading: Reading, left_out: int) -> Reading:
-    """Say in an input's problems that not all of its incidents could be judged."""
-    if len(reading.events) <= MOST_EPISODES:
-        return reading
+def _crowded(readings: Sequence[Reading], left_out: int) -> list[Reading]:
+    """Say in the fullest inputs' problems that not all of their incidents could be judged."""
     problem = f"{left_out} of the incidents are not judged: they name too many places"
-    return replace(reading, problems=(*reading.problems, problem))
+    most = min(MOST_EPISODES + 1, max(len(reading.events) for reading in readings))
+    return [
+        replace(r, problems=(*r.problems, problem)) if len(r.events) >= most else r
+        for r in readings
+    ]  # fmt: skip
 
 
 def _settled(readings: Sequence[Reading]) -> tuple[list[Case], Machines, int]:
@@ -208,5 +210,5 @@ def judge_inputs(readings: Sequence[Reading], told: Sequence[Told] = ()) -> Offl
     verdict = _verdict(readings, [group[0] for group in groups])
     if left_out:
         verdict = roll_up((verdict, Verdict.UNKNOWN))
-        readings = [_crowded(reading, left_out) for reading in readings]
+        readings = _crowded(readings, left_out)
     return OfflineJudgement(verdict, diagnoses, tuple(readings))
