@@ -47,11 +47,15 @@ def _ports(measurements: Sequence[Measurement]) -> list[_Port]:
             found.setdefault(one.subject, {})[one.metric.removeprefix("ib.port.")] = one.value
     return [
         _Port(
-            subject, *(str(seen.get(name, "")) for name in ("state", "physical", "layer", "model")),
-            _number(seen, "rate"), _number(seen, "width"),
+            subject, _word(seen, "state"), _word(seen, "physical"), _word(seen, "layer"),
+            _word(seen, "model"), _number(seen, "rate"), _number(seen, "width"),
         )
         for subject, seen in sorted(found.items())
     ]  # fmt: skip
+
+
+def _word(seen: Mapping[str, str | int | float], name: str) -> str:
+    return str(seen.get(name, ""))
 
 
 def _number(seen: Mapping[str, str | int | float], name: str) -> float | None:

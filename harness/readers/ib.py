@@ -15,7 +15,7 @@ from rackproof.harness.readers.reading import Reader, Reading
 from rackproof.harness.readers.source import Source
 
 KIND = "ib"
-LIMIT = 64 << 20
+LIMIT = 32 << 20
 LINE_LIMIT = 512
 _UP = frozenset(("active", "activedefer", "active_defer"))
 

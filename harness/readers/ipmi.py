@@ -17,7 +17,7 @@ from rackproof.harness.readers.reading import Reader, Reading
 from rackproof.harness.readers.source import Source
 
 KIND = "ipmi"
-LIMIT = 64 << 20
+LIMIT = 32 << 20
 LINE_LIMIT, MOST = 1024, 5000
 _ID = r"\s{0,8}([0-9A-Fa-f]{1,5})"
 _DATE = r"(\d{1,2}/\d{1,2}/\d{2,4}|[A-Z][a-z]{2}-\d{1,2}-\d{4}|\d{4}-\d\d-\d\d)"
@@ -44,6 +44,9 @@ _OFFSETS = {"CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "BST": 1, "EST": -5, "EDT"
 _RAW = re.compile(r"\s(?:[0-9a-f]{2} )?\[[0-9a-f ]{2,30}\]\s*\Z")
 _NAME = re.compile(r"[^#|]{1,60}")
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+
+
+Detail = dict[str, str | int | float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +78,20 @@ def _time(date: str, clock: str, zone: str | None) -> tuple[float | None, str]:
     return at if at is None else at - 3600.0 * _OFFSETS.get(zone or "", 0), stamp
 
 
+def _name(text: str) -> str:
+    """Return a sensor's type and name, which stand before its number."""
+    found = _NAME.match(text)
+    return found[0].strip() if found else ""
+
+
 def _record(line: str, number: int) -> _Record | None:
     """Return the record of one line of an event log, in any of the dialects."""
     if match := _FIXED.match(line):
         at, stamp = _time(match[2], match[3], None)
         text = _RAW.sub("", match[6]).strip()
-        sort = _NAME.match(text)
-        return _Record(int(match[1], 16), at, stamp, sort[0].strip() if sort else "",
-                       text.split()[0].lower(), text, "asserted", number)  # fmt: skip
+        name = _name(text)
+        return _Record(int(match[1], 16), at, stamp, name, name.partition(" ")[0].lower(), text,
+                       "asserted", number)  # fmt: skip
     if match := _UNSET.match(line):
         at, stamp, rest = None, "", match[2]
     elif match := _COLUMNS.match(line):
@@ -94,9 +103,9 @@ def _record(line: str, number: int) -> _Record | None:
     parts = [p for p in parts if p and p.lower() not in _NOTES]
     if not parts:
         return None
-    sort = (_NAME.match(parts[0]) or [""])[0].strip()
-    return _Record(int(match[1], 16), at, stamp, parts[0], sort.split(" ")[0].lower(),
-                   " | ".join(parts), direction, number)  # fmt: skip
+    sort = _name(parts[0]).partition(" ")[0].lower()
+    return _Record(int(match[1], 16), at, stamp, parts[0], sort, " | ".join(parts), direction,
+                   number)  # fmt: skip
 
 
 _GONE = re.compile(r"presence detected|fully redundant", re.IGNORECASE)
@@ -152,7 +161,7 @@ class _Log:
             code = cleared(open_code) if over else open_code
             if code:
                 clock = "epoch" if record.at is not None else "none"
-                detail = {"line": record.line, "device": plain(record.sensor, 60)}
+                detail: Detail = {"line": record.line, "device": plain(record.sensor, 60)}
                 found.append(Event("host", code, plain(record.text), record.at, clock, detail))
         return found
 

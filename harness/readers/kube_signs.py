@@ -47,6 +47,8 @@ _AREAS = (
     ("host", r"kernel|cpu|dimm|memory|bios|mce|host"),
 )
 _HARDWARE = re.compile(r"GPU|Gpu|Xid|NVLink|InfiniBand|DeviceUnhealthy")
+_EVENTS = {"NodeNotReady": "kube.wasdown", "SystemOOM": "kube.oom", "OOMKilling": "kube.oom",
+           "KernelOops": "kube.oops", "TaskHung": "kube.oops"}  # fmt: skip
 _NUMBERS = re.compile(r'\{"(\d{1,5})":\s{0,4}true')
 _NO_ACTION = re.compile(r"Recommended ?Action ?= ?NONE\b", re.IGNORECASE)
 _HARMLESS = re.compile(
@@ -161,13 +163,8 @@ class Signs:
         if named := xids(f"{reason} {message}"):
             for code in named:
                 self.say(node, code, f"{reason}: {message}", at, line)
-        elif reason in ("NodeNotReady", "SystemOOM", "OOMKilling", "KernelOops", "TaskHung"):
-            code = {
-                "NodeNotReady": "kube.wasdown",
-                "KernelOops": "kube.oops",
-                "TaskHung": "kube.oops",
-            }
-            self.say(node, code.get(reason, "kube.oom"), f"{reason}: {message}", at, line)
+        elif reason in _EVENTS:
+            self.say(node, _EVENTS[reason], f"{reason}: {message}", at, line)
         elif (
             not _HARMLESS.search(reason)
             and re.search(r"GPU|Xid|NVLink|InfiniBand|DeviceUnhealthy", reason)

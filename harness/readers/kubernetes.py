@@ -17,7 +17,7 @@ from rackproof.harness.readers.reading import Reader, Reading
 from rackproof.harness.readers.source import Source
 
 KIND = "kubernetes"
-LIMIT = 64 << 20
+LIMIT = 16 << 20
 LINE_LIMIT = 4096
 _HOST = re.compile(r"[\w.\-]{1,253}\Z")
 _NUMBER = re.compile(r"[0-9]{1,4}\Z")

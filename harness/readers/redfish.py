@@ -17,7 +17,7 @@ from rackproof.harness.readers.redfish_tree import walk
 from rackproof.harness.readers.source import Source
 
 KIND = "redfish"
-LIMIT = 64 << 20
+LIMIT = 16 << 20
 
 
 def read(source: Source) -> Reading:

@@ -14,7 +14,7 @@ from rackproof.harness.readers.slurm_nodes import Nodes
 from rackproof.harness.readers.source import Source
 
 KIND = "slurm"
-LIMIT = 64 << 20
+LIMIT = 32 << 20
 
 
 def _is_log(head: bytes) -> bool:

@@ -142,3 +142,9 @@ def test_nothing_to_list(tmp_path, text, verdict, worked):
 )  # fmt: skip
 def test_other_files_are_not_taken(text):
     assert likeness(text.encode()) == 0
+
+
+def test_a_record_of_raw_bytes_alone_says_nothing(tmp_path):
+    text = "004f 07/08/25 11:12:13 MIN BIOS      6f [a0 00 11]\n"
+    found, verdict, _ = judged(tmp_path, text + sel(("Button #0x1", "Power Button pressed")))
+    assert (found.kind, found.records, found.events, verdict) == ("ipmi", 2, (), "PASS")
