@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from rackproof.diagnostics.episodes import CASE, Episode, before, near, places
 from rackproof.diagnostics.nearby import SKEW, Nearby
 from rackproof.diagnostics.rules.tables import Rule
-from rackproof.diagnostics.rules.xid import KINDS, rank
+from rackproof.diagnostics.rules.xid import KINDS, SEVERITY, rank
 
 MINUTE = 60.0
 HARD = frozenset(("terminal", "hardware"))
@@ -188,11 +188,17 @@ def _tops(found: Sequence[Episode]) -> dict[int, Episode]:
     return tops
 
 
+def _gravest(top: Episode) -> Rule:
+    """Return the lead's rule with the gravest action of its kind: 95 after 94 asks for a reset."""
+    actions = [s.rule.action for s in top.said if s.rule.kind == top.kind]
+    return replace(top.lead.rule, action=max(actions, key=SEVERITY.index))
+
+
 def _gather(found: Sequence[Episode]) -> list[Case]:
     cases: dict[int, Case] = {}
     for i, top in _tops(found).items():
         if id(top) not in cases:
-            cases[id(top)] = Case(top.machine, top.subject, top.lead.rule, [top])
+            cases[id(top)] = Case(top.machine, top.subject, _gravest(top), [top])
         if found[i] is not top:
             cases[id(top)].tied.append(found[i])
     return list(cases.values())

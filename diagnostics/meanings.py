@@ -4,6 +4,7 @@ Readings of files come in; Saids with their machine, their place in one spelling
 go out. What means nothing, or only that all is well, is left out.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -68,7 +69,8 @@ def said_by(readings: Sequence[Reading], known: Machines) -> list[Said]:
             pair for pair in signs.signs(reading.measurements, reading.events)
             if pair[0].code not in decided
         ]  # fmt: skip
-        for event, rule in pairs:
+        for told, rule in pairs:
+            event = told if math.isfinite(told.at or 0.0) else replace(told, at=None)
             machine, subject = known.place(index, event.subject)
             found.append(Said(event, rule, machine, subject, str(reading.path)))
     found += _causes(found)

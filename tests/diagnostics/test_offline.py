@@ -108,6 +108,16 @@ CASES = {
     "95 condemns": (
         [xid(9, GPUS[0], 95, "pid=1, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No")],
         "FAIL", [("pci:0000:19:00.0", "hbm", "reset-gpu")]),
+    "94 is contained": (
+        [xid(9, GPUS[0], 94, "pid=1, Contained: LTC TAG (0x2,0x0)")],
+        "FAIL", [("pci:0000:19:00.0", "hbm", "restart-app")]),
+    "95 after 94 condemns": (
+        [xid(9, GPUS[0], 94, "pid=1, Contained: LTC TAG (0x2,0x0)"),
+         xid(9.1, GPUS[0], 95, "pid=1, Uncontained: LTC TAG (0x2,0x0). RST: Yes, D-RST: No")],
+        "FAIL", [("pci:0000:19:00.0", "hbm", "reset-gpu")]),
+    "149 over 145 that came before it": (
+        [xid(9, GPUS[1], 145, PEER), xid(9.5, GPUS[0], 149, LINK_DOWN)],
+        "FAIL", [("pci:0000:19:00.0/link07", "nvlink", "reset-gpu")]),
     "a code of the future is watched": (
         [xid(9, GPUS[0], 9876, "words")], "UNKNOWN", [("pci:0000:19:00.0", "unknown", "watch")]),
     "a nonfatal link error that is to be ignored": (
