@@ -25,11 +25,11 @@ from rackproof.harness.model import item_of
 from rackproof.harness.spec import RackSpec
 
 # Proposed, never the basis of a limit; the sequential test reckons with the same. A reset itself
-# takes seconds, the rest is for draining the tray and starting its services again. An exchange is a
-# quarter of an hour of two hands with the tray down, and is undone after the burns.
+# takes seconds, the rest is for draining the tray and starting its services again. An exchange is
+# half an hour of two hands with both trays down, and is undone after the burns: an hour in all.
 RESET_S = 60.0
 REBOOT_S = 600.0
-EXCHANGE_S = 900.0
+EXCHANGE_S = 1800.0
 
 GONE = int(Flag.LOST | Flag.ABSENT | Flag.HUNG)
 # What the driver's row says of the GPU itself, wherever it sits.
