@@ -7,6 +7,7 @@ import pytest
 
 from rackproof.diagnostics.evidence import Head, Planned, Retested
 from rackproof.diagnostics.judge import judge
+from rackproof.diagnostics.limits import Limit, Limits
 from rackproof.diagnostics.retest.retold import Retold
 from rackproof.harness.model import Event, Measurement
 from rackproof.reports.read import read_run
@@ -18,8 +19,8 @@ METRIC = "ecc.corrected.delta"
 HEAD = Head(
     rack="test", source="emulated", seed=7, level="quick", verb="burn",
     gpus=dict.fromkeys((GPU, OTHER), "h100"), hosts=["rack0/tray00/host"], links=0,
-    plan=[Planned("memory.march", {"gpu": [METRIC]}, 3.0)], today="2026-07-30", retest_budget=3600.0,
-    limits={"limits": [{"metric": METRIC, "high": 0, "source": "test", "layer": "spec"}]},
+    plan=[Planned("memory.march", {"gpu": [METRIC]}, 3.0)], today="2026-07-30",
+    limits=Limits((Limit(METRIC, "test", "spec", high=0),)).as_json(), retest_budget=3600.0,
 )  # fmt: skip
 SWAP = Retested(
     "swap", GPU, "hbm", "memory.march", [(OTHER, 2)], [(GPU, 4)], 3606.0, OTHER, "worth it"
@@ -139,9 +140,6 @@ def test_each_retest_is_said_in_a_line(row, done, seen):
 
 
 def test_the_total_is_of_the_budget():
-    rows = [
-        Retold("again", GPU, "b", 1, 1, 0, 3.25, ""),
-        Retold("soak", GPU, "b", 2, 1, 0, 6.5, ""),
-    ]
+    rows = [Retold("again", GPU, "b", 1, 1, 0, seconds, "") for seconds in (3.25, 6.5)]
     assert Retesting(rows, 7200.0).total == "2 retests, 9.8 s of 2 h"
     assert Retesting([], 7200.0).total == "no retest, 0 s of 2 h"
