@@ -30,6 +30,8 @@ WORLDS = {
     "storms": "every fault of a link or a bus has other GPUs complain; ten times the noise",
     "false-passes": "burns never see six of ten GPUs that are bad",
     "lemons": "one GPU in 20 has thirty times the incidents with no present defect",
+    "all-at-once": "much of the above together; tuned on by nobody",
+    "sticky": "resets cure less, more waits for them, seats cure more; tuned on by nobody",
 }
 Row = Sequence[str]
 
@@ -107,6 +109,11 @@ def percent(part: Mapping[str, Any]) -> str:
     return f"{part['share']:.2f} ({part['low']:.2f}–{part['high']:.2f})"
 
 
+def seldom(part: Mapping[str, Any]) -> str:
+    """Return a small share as a count, with its interval to three places."""
+    return f"{part['count']} of {part['of']} ({part['low']:.3f}–{part['high']:.3f})"
+
+
 def recalls(body: Mapping[str, Any]) -> list[Row]:
     """Return how often each cause was named, matched beside misspecified."""
     rows: list[Row] = [["cause", MATCHED, "of", REST, "of"]]
@@ -126,7 +133,7 @@ def rates(score: Mapping[str, Any]) -> list[Row]:
                         "missed persistent", "tests", "GPU-h of tests", "mean loss"]]  # fmt: skip
     rows += [
         [p["name"], p["variant"] or "–", percent(p["cause"]), percent(p["component"]),
-         percent(p["false_rma"]), percent(p["missed_persistent"]), f"{p['asked']:.1f}",
+         seldom(p["false_rma"]), percent(p["missed_persistent"]), f"{p['asked']:.1f}",
          f"{p['tests']:.2f}", f"{p['loss']:.2f}"]
         for p in score["policies"]
     ]  # fmt: skip

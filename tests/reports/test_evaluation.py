@@ -50,6 +50,7 @@ def test_the_page_has_every_world_and_says_what_is_a_ceiling():
     for name in ("matched", "misspecified", "no-xid"):
         assert f"\n## {name}: " in page
     assert "| GPU intermittent → watch | 0.33 (0.10–0.90) | 3 |" in page
+    assert "| 0 of 8 (0.100–0.900) |" in page  # false RMA
     assert "Brier score 0.250" in page
     assert "5.0 (4.0 to 6.0)" in page  # less by
     assert "0.5 (-0.5 to 1.5)" in page

@@ -6,6 +6,7 @@ from rackproof.diagnostics.evaluation.score import scored
 from rackproof.diagnostics.evaluation.trials import trials
 from rackproof.diagnostics.evaluation.worlds import OF_GPU, world
 
+pytestmark = pytest.mark.slow
 SEED = 7
 CASES = {"matched": 300} | dict.fromkeys(
     ("priors-low", "priors-high", "hits-low", "lost-lines", "no-xid", "false-passes"), 100
