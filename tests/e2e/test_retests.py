@@ -1,8 +1,10 @@
 """`rackproof burn --retest-budget`, as a user runs it: what it says, and what it refuses."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -87,6 +89,33 @@ def test_the_terminal_and_the_reports_say_what_was_run(cli, tmp_path):
     assert "h-retests" not in (tmp_path / "plain" / "report.html").read_text()
     same = cli("compare", "plain", "run", "--json")
     assert same.json["worse"] == same.json["better"] == [], "what is compared is the plan's"
+
+
+def test_a_run_that_is_interrupted_among_its_retests_goes_on(command, tmp_path, cli):
+    """Ctrl-C as soon as a retest has begun: one line to say so, and --resume ends the run."""
+    words = ("burn", "gb300-nvl72", "--only", "health,link.all", "--seed", "4", "--plant",
+             "nvlink-flap@rack0/tray11/gpu1/link03:rate=0.6", "--retest-budget", "150s", "--out",
+             "run")  # fmt: skip
+    child = subprocess.Popen(
+        [*command, *words], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    record = tmp_path / "run" / "record.jsonl"
+    deadline = time.monotonic() + 120
+    while not record.exists() or '"state":"begun"' not in record.read_text(errors="replace"):
+        assert child.poll() is None, "the run ended before a retest began"
+        assert time.monotonic() < deadline
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=120)
+    assert child.returncode == 130
+    assert "--resume" in said
+    assert "Traceback" not in said
+    half = read_run(tmp_path / "run")
+    assert not half.ended
+    answer = cli(*words, "--resume", "--json")
+    assert answer.code == 1
+    assert len(answer.json["retests"]) >= len([*half.retests, *half.begun])
+    assert sum(row["seconds"] for row in answer.json["retests"]) <= 150
 
 
 def test_plain_pytest_takes_it_too(tmp_path):
