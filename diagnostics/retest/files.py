@@ -16,7 +16,7 @@ from rackproof.diagnostics.retest.decide import decide
 from rackproof.diagnostics.retest.model import Cause, Decision, Signs
 from rackproof.diagnostics.retest.signs import boots, of_case
 
-SURE = 0.9
+SURE = 0.8
 _TRIES = frozenset(("restart-app", "reset-gpu", "reboot-node"))
 # which causes bear a component out; what passes may have struck any part
 _BEARS = {

@@ -13,6 +13,7 @@ import numpy as np
 from rackproof.diagnostics.retest.model import Cause, Signs
 from rackproof.diagnostics.retest.tables import (
     HIDDEN,
+    PASSING,
     SOMETIMES,
     STEADY,
     Floats,
@@ -113,16 +114,23 @@ def _geometric(count: int, hours: float, mean: float) -> float:
 
 
 @functools.cache
-def _history(earlier: int, hours: float) -> Mapping[Cause, float]:
-    """Return the log likelihood of a serial number's history by cause."""
+def _history(earlier: int, hours: float) -> Floats:
+    """Return the log likelihood of a serial number's history by hypothesis."""
     ordinary, lemon, app = (
         _geometric(earlier, hours, value(NAME, "history", word))
         for word in ("ordinary", "lemon", "app")
     )
-    older = value(NAME, "history", "older")
-    old = float(np.logaddexp(math.log(older) + lemon, math.log1p(-older) + ordinary))
-    last = dict.fromkeys(Cause, old)
-    return {**last, Cause.APP: app, Cause.TRANSIENT: ordinary, Cause.DRIVER: ordinary}
+    every, found = hypotheses(), []
+    for cause, sort in zip(every.cause, every.sort, strict=True):
+        older = value(NAME, "history", "steady" if sort == STEADY else "older")
+        if cause is Cause.APP:
+            found.append(app)
+        elif cause in PASSING:
+            found.append(ordinary)
+        else:
+            old, new = math.log(older) + lemon, math.log1p(-older) + ordinary
+            found.append(float(np.logaddexp(old, new)))
+    return np.array(found)
 
 
 def past(signs: Signs) -> Floats:
@@ -134,5 +142,5 @@ def past(signs: Signs) -> Floats:
     found: Floats = again * max(0, signs.incidents - 1)
     found += np.log(shared) if signs.alike else np.log1p(-shared)
     if signs.earlier is not None and signs.hours >= _HOUR:
-        found += every.each(_history(signs.earlier, signs.hours))
+        found += _history(signs.earlier, signs.hours)
     return found

@@ -115,13 +115,13 @@ def hits(what: str, *, cleared: bool = False) -> Floats:
 def losses(*, cleared: bool) -> tuple[tuple[str, ...], Floats]:
     """Return (decisions, GPU-hours of each hypothesis by decision).
 
-    `cleared` says that the GPU was reset: nothing is stuck any more.
+    `cleared` says that a reset helped: what was stuck is over.
     """
     loss = table("losses.toml")["loss"]
     rows = {name: row for name, row in loss.items() if isinstance(row, dict)}
     every = hypotheses()
-    stuck = np.zeros_like(sticking()) if cleared else sticking()
-    columns = [np.where(stuck, row["stuck"], every.each(row)) for row in rows.values()]
+    now = Cause.TRANSIENT if cleared else "stuck"
+    columns = [np.where(sticking(), row[now], every.each(row)) for row in rows.values()]
     return tuple(rows), np.stack(columns, axis=1)
 
 

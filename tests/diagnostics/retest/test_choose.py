@@ -67,7 +67,7 @@ def test_a_gain_is_the_loss_now_less_the_loss_expected_after():
     [
         (Signs("hbm", prior=0.25), (), {Test.SOAK, Test.RESET}),
         (Signs("hbm", prior=0.21, failed=3), (), {Test.RESET}),
-        (Signs("driver", kind="driver"), (), {Test.RESET, Test.REBOOT}),
+        (Signs("driver", kind="driver", waits=True), (), {Test.RESET, Test.REBOOT}),
         (Signs("app", kind="app", prior=0.03), (Outcome(Test.RESET, 1, 1),), {Test.ELSEWHERE}),
         (Signs("hbm", prior=0.25, failed=1, passed=2), (), {Test.SOAK}),
     ],

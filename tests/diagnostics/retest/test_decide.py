@@ -62,10 +62,11 @@ def test_what_failed_in_all_runs_is_persistent_until_a_retest_lets_it_pass(faile
          "transient", "app", "restart-app"),
         (Signs("power", prior=0.6, failed=3, alike=7), (), "persistent", "power", "check-power"),
         (Signs("driver", kind="driver", failed=3), (Outcome(Test.RESET, 1, 0),),
-         "transient", "driver", "reset-gpu"),
+         "transient", "driver", "none"),
+        (Signs("driver", kind="driver", waits=True), (), "transient", "driver", "reset-gpu"),
     ],
     ids=["cleared", "now-and-then", "always", "goes-with-the-gpu", "terminal", "link", "slot",
-         "job", "job-against-its-signs", "tray", "hang"],
+         "job", "job-against-its-signs", "tray", "hang-cured", "hang"],
 )  # fmt: skip
 def test_what_is_concluded(signs, tried, persistence, component, action):
     found = decide(believed(signs, tried))
