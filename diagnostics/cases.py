@@ -4,7 +4,8 @@ A case is one root with the episodes within thirty seconds that a rule ties to i
 to anything is a case of its own, also on the same GPU. The rules, in the order of their weight:
 
 - on one GPU, sympathetic, application and driver signs follow a hardware fault; everything follows
-  a GPU that fell off the bus; contexts and channels follow a firmware that fell silent;
+  a GPU that fell off the bus; contexts and channels follow a firmware that fell silent; Xid 45,
+  which only cleans up, follows whatever else the driver or an early sign tells of;
 - Xid 145, 137 and 108 of other GPUs follow the one whose link failed (149, 144, 146 to 150, 74),
   on other machines also where the clocks differ by up to a minute or cannot be compared;
 - Xid 74 follows a fatal SXid; the same SXid on several switches follows the one GPU that fell, else
@@ -28,6 +29,8 @@ _LATER = frozenset(("engine", "init", "retirement", "gsp", "sign-unknown"))
 _PCIE = frozenset(("pcie", "pcie-corrected"))
 _CORES = frozenset(("xid.13", "xid.31", "xid.43"))
 _SEEN_AT_GPU = frozenset(("xid.74", "xid.137", "xid.108"))
+_CLEAN_UP = frozenset(("xid.45",))
+_MILD = frozenset(("driver", "watch"))
 _UNRECOVERED = "aer.unrecovered"
 
 
@@ -86,6 +89,11 @@ def _silent(root: Episode, other: Episode) -> bool:
     return other.kind not in HARD and other.family != "gsp" and before(root, other)
 
 
+def _cleaned(root: Episode, other: Episode) -> bool:
+    """On one GPU: Xid 45 alone is the clean-up after something else, and drives no verdict."""
+    return other.codes <= _CLEAN_UP and not root.codes <= _CLEAN_UP
+
+
 def _peer_link(root: Episode, other: Episode) -> bool:
     """On other GPUs of the NVLink domain: what follows a link's failure."""
     return (
@@ -125,8 +133,10 @@ class _Roots:
     def __init__(self, found: Sequence[Episode]) -> None:
         hard = [episode for episode in found if episode.kind in HARD]
         silent = [episode for episode in found if episode.family == "gsp"]
+        mild = [episode for episode in found if episode.kind in _MILD]
         self._near = Nearby(weight)
-        self._near.rank([*hard, *(e for e in silent if e.kind not in HARD)])
+        soft = {id(e): e for e in (*silent, *mild) if e.kind not in HARD}
+        self._near.rank([*hard, *soft.values()])
         groups: dict[tuple[object, ...], list[Episode]] = defaultdict(list)
         for e in hard:
             groups["gpu", e.clock, e.machine, e.subject].append(e)
@@ -138,6 +148,8 @@ class _Roots:
                 groups["link", e.clock].append(e)
         for e in silent:
             groups["gsp", e.clock, e.machine, e.subject].append(e)
+        for e in mild:
+            groups["mild", e.clock, e.machine, e.subject].append(e)
         for key, members in groups.items():
             self._near.add(key, members)
         links = [e for e in hard if e.family == "link"]
@@ -148,6 +160,8 @@ class _Roots:
         find, here = self._near.first, (e.clock, e.machine)
         options = [find(("gpu", *here, e.subject), e, _worse),
                    find(("gsp", *here, e.subject), e, _silent)]  # fmt: skip
+        if e.codes <= _CLEAN_UP:
+            options.append(find(("mild", *here, e.subject), e, _cleaned))
         if e.family in _PCIE:
             options.append(find(("bus", *here), e, _port))
             if _UNRECOVERED not in e.codes:

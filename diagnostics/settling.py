@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rackproof.diagnostics.cases import Case
+from rackproof.diagnostics.cases import HARD, Case
 from rackproof.diagnostics.common import common
 from rackproof.diagnostics.episodes import Episode, near, places
 from rackproof.diagnostics.rules import signs, xid
@@ -56,7 +56,7 @@ def _heed(case: Case, told: Episode) -> None:
         return
     gravest = max(told.said, key=lambda s: xid.SEVERITY.index(s.rule.action))
     component = case.rule.component
-    if case.rule.kind in ("app", "watch") and component in ("app", "unknown"):
+    if case.rule.kind not in HARD and component in ("app", "unknown"):
         component = gravest.rule.component
     case.rule = replace(case.rule, action=gravest.rule.action, component=component, kind="hardware")
     case.tied.append(told)

@@ -85,6 +85,18 @@ CASES = {
     "45 names the lost root": (
         [xid(9, GPUS[0], 45, "pid=1, name=a, Ch 1 caused by previous Xid 62")],
         "FAIL", [("pci:0000:19:00.0", "unknown", "reset-gpu")]),
+    "45 and 154 follow a timeout": (
+        [xid(9, GPUS[0], 109, "pid=1, name=a, Ch 0000000c, errorString CTX SWITCH TIMEOUT"),
+         xid(9.1, GPUS[0], 154, "GPU recovery action changed from 0x0 (None) to 0x1 (x)"),
+         xid(9.2, GPUS[0], 45, "pid=1, name=a, Ch 1, caused by previous Xid 109")],
+        "FAIL", [("pci:0000:19:00.0", "unknown", "reset-gpu")]),
+    "45 follows an early sign": (
+        [xid(9, GPUS[0], 9876, "words"), xid(9.2, GPUS[0], 45, "pid=1, name=a, Ch 1")],
+        "UNKNOWN", [("pci:0000:19:00.0", "unknown", "watch")]),
+    "154 after 45 alone is not the application's": (
+        [xid(9, GPUS[0], 45, "pid=1, name=a, Ch 1"),
+         xid(9.1, GPUS[0], 154, "GPU recovery action changed from 0x0 (None) to 0x1 (x)")],
+        "FAIL", [("pci:0000:19:00.0", "unknown", "reset-gpu")]),
     "31 is the application's": (
         [xid(9, GPUS[0], 31, "pid=1, name=a, MMU Fault")],
         "PASS", [("pci:0000:19:00.0", "app", "restart-app")]),
