@@ -4,7 +4,6 @@ from unittest.mock import ANY
 
 import pytest
 
-from rackproof.diagnostics.classify import persistence
 from rackproof.diagnostics.diagnosis import ACTIONS, COMPONENTS, PERSISTENCES
 from rackproof.diagnostics.judge import judge
 from rackproof.harness.model import Event, Measurement, Missing, Why
@@ -309,18 +308,6 @@ def test_burns_that_did_not_fail_say_nothing_about_persistence(bed):
     other = ("memory.march", "memory.miscompares")
     (found,) = bed(runs=on(GPU, other, 1, 1, 1) | on(GPU, ECC, 0, 0, 0)).judge().diagnoses
     assert found.persistence == "persistent"
-
-
-def confidence(bed, *values):
-    (found,) = bed(runs=on(GPU, ECC, *values)).judge().diagnoses
-    return found.confidence
-
-
-def test_confidence_grows_with_what_was_seen(bed):
-    assert confidence(bed, 3, 3, 3) > confidence(bed, 3, 3) > 0.5
-    assert confidence(bed, 3, *[0] * 10) > confidence(bed, 3, 0, 0) > 0.5
-    assert confidence(bed, 3) == 0.5
-    assert persistence(1, 0) == "undetermined"
 
 
 def test_what_comes_and_goes_is_watched(bed):

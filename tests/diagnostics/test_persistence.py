@@ -2,6 +2,8 @@
 
 import pytest
 
+from rackproof.diagnostics.classify import persistence
+
 GPU = "rack0/tray00/gpu1"
 ECC, SUM = ("memory.march", "ecc.corrected.delta"), ("memory.sum", "ecc.corrected.delta")
 WRONG = "gemm.{}.wrong"
@@ -53,3 +55,15 @@ def test_what_an_error_left_behind_does_not_make_it_lasting(bed):
     runs |= on(GPU, ("health", "remap.pending"), 1, 1, 1)
     (found,) = bed(runs=runs).judge().diagnoses
     assert (found.component, found.persistence) == ("hbm", "transient")
+
+
+def confidence(bed, *values):
+    (found,) = bed(runs=on(GPU, ECC, *values)).judge().diagnoses
+    return found.confidence
+
+
+def test_confidence_grows_with_what_was_seen(bed):
+    assert confidence(bed, 3, 3, 3) > confidence(bed, 3, 3) > 0.5
+    assert confidence(bed, 3, *[0] * 10) > confidence(bed, 3, 0, 0) > 0.5
+    assert confidence(bed, 3) == 0.5
+    assert persistence(1, 0) == "undetermined"
