@@ -153,9 +153,9 @@ def _host(subject: str) -> str:
 
 
 def _diagnosis(entry: Mapping[str, Any]) -> Diagnosis:
-    fields = ("subject", "component", "persistence", "action", "case")
-    return Diagnosis(*(entry[name] for name in fields), because=tuple(entry["because"]),
-                     role=entry["role"], serial=entry["serial"])  # fmt: skip
+    subject, component, persistence = (entry[n] for n in ("subject", "component", "persistence"))
+    return Diagnosis(subject, component, persistence, entry["action"], entry["case"],
+                     tuple(entry["because"]), entry["role"], serial=entry["serial"])  # fmt: skip
 
 
 def _rank(verdict: Verdict) -> int:

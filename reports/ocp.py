@@ -187,8 +187,8 @@ def _diagnoses(record: Record, judgement: Judgement) -> Iterator[tuple[str, Body
     blamed = set(accused(judgement)) - told
     for subject, checks in _by_part(record, judgement.checks).items():
         if victim := victims.get(subject) or victims.get(gpu_of(subject)):
-            root = of_case.get(victim.case, "another part")
-            body = {"verdict": "victim", "type": "UNKNOWN", "message": visible(f"follows {root}")}
+            said = f"follows {of_case.get(victim.case, 'another part')}"
+            body = {"verdict": "victim", "type": "UNKNOWN", "message": visible(said)}
         elif subject in blamed:
             body = {"verdict": "out-of-limits", "type": "FAIL"}
         elif subject in told:

@@ -148,7 +148,7 @@ def _agree(wanted: Demand, row: dict[str, Any], simulated: dict[str, Any], mean:
     covered = poisson_at_most(stock_for(mean, wanted.confidence), mean)
     spread = (covered * (1.0 - covered) / simulated["covered_trials"]) ** 0.5
     slack = AGREES * spread + 1.0 / simulated["covered_trials"]
-    return close and abs(simulated["covered"] - covered) <= slack
+    return bool(close and abs(simulated["covered"] - covered) <= slack)
 
 
 def blast(rate: float, persistent: float, repair: float) -> list[dict[str, Any]]:

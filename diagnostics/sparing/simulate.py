@@ -111,7 +111,10 @@ def _block(
     first, last, _ = _below(np.sort(begin + shift), np.sort(until + shift), 0)
     merged = np.bincount(_whole(first, span), weights=last - first, minlength=trials)
     outages = np.bincount(trial[falls], minlength=trials)
-    return lost, merged, failures.astype(np.float64), outages.astype(np.float64)
+    lost, merged, counted, fell = (
+        np.asarray(each, np.float64) for each in (lost, merged, failures, outages)
+    )
+    return lost, merged, counted, fell
 
 
 def _whole(at: Floats, span: float) -> NDArray[np.int64]:
