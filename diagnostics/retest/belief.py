@@ -13,7 +13,14 @@ import numpy as np
 
 from rackproof.diagnostics.retest.model import TOUCHING, Cause, Outcome, Signs, Test
 from rackproof.diagnostics.retest.priors import past, prior
-from rackproof.diagnostics.retest.tables import PASSING, STEADY, Floats, hits, hypotheses
+from rackproof.diagnostics.retest.tables import (
+    PASSING,
+    STEADY,
+    After,
+    Floats,
+    hits,
+    hypotheses,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,10 +47,10 @@ class Belief:
         return {cause: min(1.0, float(weights[every.where(cause)].sum())) for cause in Cause}
 
     @property
-    def cleared(self) -> bool:
-        """Whether the last retest that reset the GPU let it pass: what was stuck is over."""
+    def state(self) -> After:
+        """What the last retest that reset the GPU left behind."""
         last = [outcome for outcome in self.outcomes if outcome.test in TOUCHING and outcome.runs]
-        return bool(last) and not last[-1].struck + last[-1].stayed
+        return left_by(last[-1]) if last else After.NOTHING
 
     @property
     def before(self) -> tuple[int, int]:
@@ -89,16 +96,21 @@ def _normal(logs: Floats) -> Floats:
     return found
 
 
-def likelihood(outcome: Outcome, *, cleared: bool = False) -> Floats:
+def left_by(outcome: Outcome) -> After:
+    """Return what a retest that resets the GPU leaves behind."""
+    return After.HELD if outcome.struck + outcome.stayed else After.CLEARED
+
+
+def likelihood(outcome: Outcome, after: After = After.NOTHING) -> Floats:
     """Return the log likelihood of an outcome under each hypothesis, but for a constant.
 
-    `cleared` says that a reset went before and helped: what was stuck does not come back by itself.
+    `after` says what an earlier retest left behind.
     """
-    chance = hits(outcome.test, cleared=cleared)
+    chance = hits(outcome.test, after)
     passed = outcome.runs - outcome.struck
     found: Floats = outcome.struck * np.log(chance) + passed * np.log1p(-chance)
     if outcome.test is Test.SWAP:
-        chance, passed = hits("stayed", cleared=cleared), outcome.runs - outcome.stayed
+        chance, passed = hits("stayed", after), outcome.runs - outcome.stayed
         found = found + outcome.stayed * np.log(chance) + passed * np.log1p(-chance)
     return found
 
@@ -121,5 +133,5 @@ def begin(signs: Signs) -> Belief:
 
 def update(belief: Belief, outcome: Outcome) -> Belief:
     """Return the belief after a retest; one of no runs changes nothing."""
-    logs = _normal(belief.logs + likelihood(outcome, cleared=belief.cleared))
+    logs = _normal(belief.logs + likelihood(outcome, belief.state))
     return replace(belief, logs=logs, outcomes=(*belief.outcomes, outcome))

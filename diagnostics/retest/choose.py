@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rackproof.diagnostics.retest.belief import Belief, likelihood
+from rackproof.diagnostics.retest.belief import Belief, left_by, likelihood
 from rackproof.diagnostics.retest.model import TOUCHING, Outcome, Retest, Test
-from rackproof.diagnostics.retest.tables import Floats, cost, losses, seconds, table
+from rackproof.diagnostics.retest.tables import After, Floats, cost, losses, seconds, table
 
 LEAST = 0.01
 """GPU-hours that a retest must be expected to save beyond its cost: below that it is noise."""
@@ -43,15 +43,15 @@ class _Choice:
     """A test with its runs.
 
     `chances` (outcomes, hypotheses) holds P(outcome | hypothesis); `lost` (hypotheses, outcomes x
-    decisions) the loss of each decision with that chance. `clears` says of each outcome whether it
-    shows that nothing is stuck any more.
+    decisions) the loss of each decision with that chance. `states` says of each outcome what it
+    leaves behind.
     """
 
     test: Test
     runs: int
     chances: Floats
     lost: Floats
-    clears: tuple[bool, ...]
+    states: tuple[After, ...]
 
 
 def _ways(runs: int, struck: int) -> float:
@@ -60,31 +60,31 @@ def _ways(runs: int, struck: int) -> float:
 
 
 @functools.cache
-def choices(*, cleared: bool) -> tuple[_Choice, ...]:
+def choices(after: After) -> tuple[_Choice, ...]:
     """Return every retest of every size, with the chances of its outcomes.
 
-    `cleared` says that the GPU was reset before.
+    `after` says what an earlier retest left behind.
     """
-    return tuple(_choice(test, runs, cleared=cleared) for test in Test for runs in sizes(test))
+    return tuple(_choice(test, runs, after) for test in Test for runs in sizes(test))
 
 
-def _choice(test: Test, runs: int, *, cleared: bool) -> _Choice:
-    rows, clears = [], []
+def _choice(test: Test, runs: int, after: After) -> _Choice:
+    rows, states = [], []
     for struck in range(runs + 1):
         for stayed in range(runs + 1) if test is Test.SWAP else (0,):
             ways = _ways(runs, struck) + (_ways(runs, stayed) if stayed else 0.0)
             outcome = Outcome(test, runs, struck, stayed)
-            rows.append(np.exp(likelihood(outcome, cleared=cleared) + ways))
-            clears.append(not struck + stayed if test in TOUCHING else cleared)
+            rows.append(np.exp(likelihood(outcome, after) + ways))
+            states.append(left_by(outcome) if test in TOUCHING else after)
     chances = np.stack(rows)
-    loss = np.stack([losses(cleared=clear)[1] for clear in clears])
+    loss = np.stack([losses(state)[1] for state in states])
     lost = (chances[:, :, None] * loss).transpose(1, 0, 2).reshape(chances.shape[1], -1)
-    return _Choice(test, runs, chances, lost, tuple(clears))
+    return _Choice(test, runs, chances, lost, tuple(states))
 
 
 def expected_loss(belief: Belief) -> float:
     """Return the least expected loss in GPU-hours of any decision."""
-    return float((belief.weights @ losses(cleared=belief.cleared)[1]).min())
+    return float((belief.weights @ losses(belief.state)[1]).min())
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,10 @@ class _Fit:
 
 
 def _fits(
-    burn_seconds: float, budget_s: float, allowed: Collection[Test], *, cleared: bool
+    burn_seconds: float, budget_s: float, allowed: Collection[Test], after: After
 ) -> list[_Fit]:
     found = []
-    for choice in choices(cleared=cleared):
+    for choice in choices(after):
         took = seconds(choice.test, choice.runs, burn_seconds)
         if choice.test in allowed and 0 < took <= budget_s:
             found.append(_Fit(choice, took, cost(choice.test, choice.runs, burn_seconds)))
@@ -132,20 +132,18 @@ def gains(
     """
     weights, burn = belief.weights, belief.signs.burn_seconds
     now, found = expected_loss(belief), []
-    fits = {
-        cleared: _fits(burn, budget_s, allowed, cleared=cleared) for cleared in (False, True)
-    }  # fmt: skip
+    fits = {after: _fits(burn, budget_s, allowed, after) for after in After}
     later = {
-        cleared: [f for f in own if f.choice.test is not Test.SOAK or f.choice.runs in _LATER]
-        for cleared, own in fits.items()
-    }  # fmt: skip
-    for fit in fits[belief.cleared]:
+        after: [f for f in own if f.choice.test is not Test.SOAK or f.choice.runs in _LATER]
+        for after, own in fits.items()
+    }
+    for fit in fits[belief.state]:
         choice, joint = fit.choice, weights * fit.choice.chances
         left = 0.0
-        for cleared in sorted(set(choice.clears)):
-            rows = joint[[clear is cleared for clear in choice.clears]]
-            then, loss = later[cleared] if ahead else (), losses(cleared=cleared)[1]
-            left += _after(rows, loss, budget_s - fit.seconds, then)
+        for after in After:
+            rows = joint[[state is after for state in choice.states]]
+            then, loss = later[after] if ahead else (), losses(after)[1]
+            left += _after(rows, loss, budget_s - fit.seconds, then) if len(rows) else 0.0
         gain = now - left - fit.cost
         found.append(Retest(choice.test, choice.runs, fit.seconds, fit.cost, gain))
     return found

@@ -68,7 +68,7 @@ def _sent_back(belief: Belief) -> bool:
 
 def _chosen(belief: Belief) -> tuple[str, float]:
     """Return the decision with the least expected loss of those allowed, and that loss."""
-    names, loss = losses(cleared=belief.cleared)
+    names, loss = losses(belief.state)
     expected = belief.weights @ loss
     barred = set() if _sent_back(belief) else {"rma"}
     if silent(belief.signs):

@@ -102,7 +102,8 @@ def prior(signs: Signs) -> Floats:
     pairs = zip(every.cause, every.sort, every.share, strict=True)
     weights = np.array([found.get((cause, sort), 0.0) * share for cause, sort, share in pairs])
     with np.errstate(divide="ignore"):
-        return np.log(weights)
+        logs: Floats = np.log(weights)
+    return logs
 
 
 def _geometric(count: int, hours: float, mean: float) -> float:

@@ -9,6 +9,7 @@ import functools
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from importlib import resources
 from typing import Any
 
@@ -24,6 +25,14 @@ PASSING = (Cause.APP, Cause.DRIVER, Cause.TRANSIENT)
 STICKING = (Cause.DRIVER, Cause.TRANSIENT)
 """Causes that may stay until a reset, and are over then."""
 ALWAYS = (Cause.LINK, Cause.SWITCH, Cause.HOST, Cause.NIC)
+
+
+class After(Enum):
+    """What the last retest that resets the GPU left behind."""
+
+    NOTHING = "nothing"  # there was none
+    CLEARED = "cleared"  # nothing showed after it: what was stuck does not come back by itself
+    HELD = "held"  # it showed again: what a reset did not clear, the next will not either
 
 
 @functools.cache
@@ -99,28 +108,29 @@ def sticking() -> NDArray[np.bool_]:
 
 
 @functools.cache
-def hits(what: str, *, cleared: bool = False) -> Floats:
-    """Return the chance that a run of a retest shows the fault; `stayed`: a swap's old place.
-
-    `cleared` says that a reset went before, and nothing showed after it: nothing is stuck any more.
-    """
+def hits(what: str, after: After = After.NOTHING) -> Floats:
+    """Return the chance that a run of a retest shows the fault; `stayed`: a swap's old place."""
     keeps = table("hits.toml")["keeps"]
     every = hypotheses()
-    chance = every.rate * every.each({cause: keeps[cause][what] for cause in Cause})
+    kept = every.each({cause: keeps[cause][what] for cause in Cause})
+    if after is After.CLEARED:
+        kept = np.where(sticking(), 0.0, kept)
+    elif after is After.HELD and what == Test.RESET:
+        kept = np.where(sticking(), 1.0, kept)
     low, high = value("hits.toml", "rate", "background"), value("hits.toml", "rate", "most")
-    return np.clip(np.where(sticking(), 0.0, chance) if cleared else chance, low, high)
+    return np.clip(every.rate * kept, low, high)
 
 
 @functools.cache
-def losses(*, cleared: bool) -> tuple[tuple[str, ...], Floats]:
+def losses(after: After) -> tuple[tuple[str, ...], Floats]:
     """Return (decisions, GPU-hours of each hypothesis by decision).
 
-    `cleared` says that a reset helped: what was stuck is over.
+    Where a reset helped, what was stuck is over.
     """
     loss = table("losses.toml")["loss"]
     rows = {name: row for name, row in loss.items() if isinstance(row, dict)}
     every = hypotheses()
-    now = Cause.TRANSIENT if cleared else "stuck"
+    now = Cause.TRANSIENT if after is After.CLEARED else "stuck"
     columns = [np.where(sticking(), row[now], every.each(row)) for row in rows.values()]
     return tuple(rows), np.stack(columns, axis=1)
 

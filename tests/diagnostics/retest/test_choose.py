@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rackproof.diagnostics.retest.belief import begin, likelihood, update
 from rackproof.diagnostics.retest.choose import choose, expected_loss, gains, sizes
 from rackproof.diagnostics.retest.model import Cause, Outcome, Signs, Test
-from rackproof.diagnostics.retest.tables import cost, losses, seconds
+from rackproof.diagnostics.retest.tables import After, cost, losses, seconds
 from tests.diagnostics.retest.conftest import SIGNS, TRIES, believed
 
 ALL = frozenset(Test)
@@ -119,6 +119,6 @@ def test_retests_come_to_an_end():
 
 
 def test_every_decision_has_a_loss_for_every_cause():
-    names, loss = losses(cleared=False)
+    names, loss = losses(After.NOTHING)
     assert len(names) == loss.shape[1]
     assert (loss >= 0).all()
