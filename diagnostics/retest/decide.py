@@ -9,7 +9,7 @@ bound, the cause is undetermined; what to do meanwhile is still the least loss.
 from collections.abc import Mapping, Sequence
 
 from rackproof.diagnostics.retest.belief import Belief
-from rackproof.diagnostics.retest.choose import WORDS, best, gains, worded
+from rackproof.diagnostics.retest.choose import WORDS, best, gains, spent, worded
 from rackproof.diagnostics.retest.model import Cause, Decision, Outcome, Test
 from rackproof.diagnostics.retest.priors import silent
 from rackproof.diagnostics.retest.tables import losses, value
@@ -148,7 +148,7 @@ def advice(belief: Belief) -> str | None:
     """Return in words which retest would tell more, or None where none pays."""
     if belief.signs.kind == "terminal":
         return None
-    next_one = best(gains(belief, float("inf"), frozenset(Test), ahead=False))
+    next_one = best(gains(belief, float("inf"), frozenset(Test) - spent(belief), ahead=False))
     return f"{MORE}{worded(next_one)}" if next_one else None
 
 
