@@ -7,7 +7,6 @@ test is valued only where it would pay after the first. Soaks of several lengths
 
 import functools
 import math
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,10 +18,6 @@ from rackproof.diagnostics.retest.tables import After, Floats, cost, losses, sec
 
 LEAST = 0.01
 """GPU-hours that a retest must be expected to save beyond its cost: below that it is noise."""
-OFTEN = 2
-"""How often a test is tried that changes something: the same hands at the same places tell the same
-again. The burn as it is may be run as often as it pays.
-"""
 _TIE = 1e-9
 _LATER = (5, 13)
 """Soaks that are looked at as the second of two steps: the others are like one of them."""
@@ -174,10 +169,13 @@ def best(found: Sequence[Retest]) -> Retest | None:
 
 
 def spent(belief: Belief) -> frozenset[Test]:
-    """Return the tests that were tried as often as they tell anything new."""
-    tried = Counter(outcome.test for outcome in belief.outcomes)
+    """Return the tests that were run and would tell nothing new.
+
+    What changes something is tried once: the same hands at the same places tell the same again. The
+    burn as it is may be run as often as it pays.
+    """
     plain = (Test.AGAIN, Test.SOAK)
-    return frozenset(test for test, n in tried.items() if n >= OFTEN and test not in plain)
+    return frozenset(o.test for o in belief.outcomes if o.runs and o.test not in plain)
 
 
 def choose(belief: Belief, budget_s: float, allowed: frozenset[Test]) -> Retest | None:

@@ -24,6 +24,8 @@ def test_the_choice_is_allowed_and_fits_and_pays(signs, tried, budget, allowed):
     if chosen is not None:
         assert chosen.test in allowed
         assert chosen.runs in sizes(chosen.test)
+        ran = {outcome.test for outcome in tried if outcome.runs}
+        assert chosen.test not in ran or chosen.test in (Test.AGAIN, Test.SOAK)
         assert 0 < chosen.seconds <= budget
         assert chosen.seconds == seconds(chosen.test, chosen.runs, signs.burn_seconds)
         assert chosen.cost == cost(chosen.test, chosen.runs, signs.burn_seconds)
