@@ -172,10 +172,11 @@ def spent(belief: Belief) -> frozenset[Test]:
     """Return the tests that were run and would tell nothing new.
 
     What changes something is tried once: the same hands at the same places tell the same again. The
-    burn as it is may be run as often as it pays.
+    burn as it is may be run as often as it pays. A reboot resets the GPU as well.
     """
-    plain = (Test.AGAIN, Test.SOAK)
-    return frozenset(o.test for o in belief.outcomes if o.runs and o.test not in plain)
+    ran = {outcome.test for outcome in belief.outcomes if outcome.runs}
+    more = {Test.RESET} if Test.REBOOT in ran else set[Test]()
+    return frozenset(ran | more) - {Test.AGAIN, Test.SOAK}
 
 
 def choose(belief: Belief, budget_s: float, allowed: frozenset[Test]) -> Retest | None:
