@@ -43,12 +43,13 @@ _NAMES = frozenset(
 
 def _entry(reading: Reading) -> dict[str, Any]:
     """Return an input's JSON object; bytes of a path that are no text are shown as escapes."""
-    return {
+    entry: dict[str, Any] = {
         "path": str(reading.path).encode("utf-8", "backslashreplace").decode(),
         "kind": reading.kind,
         "records": reading.records,
         "problems": list(reading.problems),
     }
+    return entry | ({"host": reading.host} if reading.host else {})
 
 
 @dataclass(frozen=True, slots=True)

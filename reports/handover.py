@@ -27,6 +27,10 @@ ONLY_NAMING = f"--node: only with --as {' or --as '.join(NAMING)}"
 LEAVES_NODE = frozenset(("none", "watch", "retest", "restart-app", "update-software"))
 """Actions for which a node need not be drained."""
 LONGEST_REASON, LONGEST_MESSAGE = 240, 4000
+UNNAMED = "unknown"
+"""What a machine is called that no file names."""
+SILENT = "its files hold no sign of a fault; nothing was burnt"
+UNSURE = "its files could not all be judged"
 _TRAY = re.compile(r"(rack\d+/tray\d+)(?:/|\Z)")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _UNSAFE = re.compile(r"[^A-Za-z0-9 _.,:;/=+()#-]")  # shells and scontrol give others a meaning
@@ -118,26 +122,39 @@ def of_run(
 def of_files(body: Mapping[str, Any], names: Mapping[str, str]) -> Handover:
     """Return the nodes that the JSON body of `diagnose` speaks of, by their ``host:`` names.
 
-    One machine without a name takes the one in `names`; else SpecError says what to give.
+    One machine is called what its files call it, or as `names` says; SpecError where neither does,
+    or where one name is given for several machines. Files show no more than that they hold no sign:
+    no node of theirs is called healthy.
     """
     _known(names, ())
     found = [_diagnosis(entry) for entry in body["diagnoses"]]
+    hosts = {host for entry in body["inputs"] if (host := entry.get("host"))}
+    hosts |= {host for one in found if (host := _host(one.subject)) not in ("", UNNAMED)}
+    hosts = {label if (label := host.partition(".")[0]) in hosts else host for host in hosts}
+    if names.get("") and len(hosts) > 1:
+        msg = f"--node: {names['']} names one node, and the files are of {', '.join(sorted(hosts))}"
+        raise SpecError(msg)
+    only = names.get("") or (next(iter(hosts)) if len(hosts) == 1 else "")
     nodes: dict[str, Node] = {}
     places: dict[str, list[Diagnosis]] = defaultdict(list)
     for diagnosis in found:
         host = _host(diagnosis.subject)
         places["fabric" if diagnosis.subject == "fabric" else host].append(diagnosis)
-    if "" in places and not names.get(""):
-        msg = "the files do not name their machine: say --node NAME"
-        raise SpecError(msg)
     outside = places.pop("fabric", [])
     for host, own in sorted(places.items()):
-        name = names.get("") or host if len(places) == 1 else host
-        node = nodes.setdefault(host, Node(name))
+        name = only or ("" if host == UNNAMED else host)
+        if not name:
+            msg = "the files do not name their machine: say --node NAME"
+            raise SpecError(msg)
+        node = nodes.setdefault(name, Node(name))
         for diagnosis in own:
             _take(node, diagnosis, found)
-    if not nodes and names.get(""):
-        nodes[""] = Node(names[""], Verdict(body["verdict"]))
+    for name in [only] if only else sorted(hosts):
+        nodes.setdefault(name, Node(name))
+    for node in nodes.values():
+        if node.verdict is Verdict.PASS:
+            node.verdict = Verdict.UNKNOWN
+            node.notes.append(SILENT if body["verdict"] != "UNKNOWN" else UNSURE)
     return Handover(list(nodes.values()), [d for d in outside if d.role == "root"])
 
 
@@ -205,6 +222,9 @@ def slurm(handover: Handover) -> str:
     lines = []
     for node in handover.nodes:
         graves = [d for d in node.roots if d.component != "app" and d.action not in LEAVES_NODE]
+        if node.verdict is Verdict.UNKNOWN:
+            why = node.notes or [f"{_short(d.subject)} {d.action}" for d in node.roots]
+            lines.append(f"# {_safe(node.name, 80)} is not judged: {_safe(why[0], LONGEST_REASON)}")
         if node.verdict is not Verdict.FAIL or not (graves or not node.roots):
             continue
         told = [f"{d.component} {_short(d.subject)} {d.action}" for d in graves]
@@ -239,6 +259,11 @@ def kubernetes(handover: Handover) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1) + "\n"
 
 
+def _facts(diagnosis: Diagnosis) -> list[str]:
+    """Return what a diagnosis rests on, without what was believed and might be tested next."""
+    return [line for line in diagnosis.because if not line.startswith(("belief", "what would"))]
+
+
 def _condition(node: Node, handover: Handover) -> dict[str, str]:
     if node.roots:
         worst = max(node.roots, key=lambda d: (d.action not in LEAVES_NODE, d.component != "app"))
@@ -247,7 +272,7 @@ def _condition(node: Node, handover: Handover) -> dict[str, str]:
         reason = "WithinLimits"
     else:
         reason = "OutOfLimits" if node.verdict is Verdict.FAIL else "NotJudged"
-    roots = [f"{d.subject}: {d.component}, {d.persistence}; {d.action}; {'; '.join(d.because)}"
+    roots = [f"{d.subject}: {d.component}, {d.persistence}; {d.action}; {'; '.join(_facts(d))}"
              for d in node.roots]  # fmt: skip
     outside = [f"outside of the node: {d.subject} ({d.component})" for d in handover.outside]
     told = [*roots, *node.notes, *outside] or ["looked at, and within limits"]

@@ -36,7 +36,9 @@ def _finding(body: Mapping[str, Any]) -> str:
         return _named(roots)
     if body["verdict"] == "PASS":
         held = any(len(e.get("remarks", ())) > bool(e.get("left_out")) for e in body["inputs"])
-        return "read, and no sign of a fault" + (" that is not waived" if held else "")
+        unread = sum(entry["kind"] == "unrecognised" for entry in body["inputs"])
+        left = f"; {unread} of them not read, see above" if unread else ""
+        return "no sign of a fault" + (" that is not waived" if held else "") + left
     if all(entry["kind"] == "unrecognised" for entry in body["inputs"]):
         return "nothing was recognised"
     return _unjudged(body)

@@ -40,7 +40,7 @@ PERSISTENCES: Mapping[str, str] = {
     "transient": "happened once and not again",
     "intermittent": "comes and goes",
     "persistent": "stays",
-    "undetermined": "too few runs to say whether it stays",
+    "undetermined": "not known yet whether it stays",
 }
 ACTIONS: Mapping[str, str] = {
     "none": "Nothing to do here; see the root of the case.",

@@ -7,7 +7,15 @@ import pytest
 
 from rackproof.diagnostics.diagnosis import Diagnosis
 from rackproof.harness.errors import SpecError
-from rackproof.reports.handover import CONDITION, kubernetes, of_files, of_run, renames, slurm
+from rackproof.reports.handover import (
+    CONDITION,
+    SILENT,
+    kubernetes,
+    of_files,
+    of_run,
+    renames,
+    slurm,
+)
 
 
 def entry(subject, case=1, role="root", component="hbm", action="swap-to-spare"):
@@ -97,7 +105,7 @@ def test_victims_are_unknown_and_never_drained() -> None:
         ("pcie", "check-cabling", "False", 1),
         ("hbm", "watch", "Unknown", 0),
         ("unknown", "retest", "Unknown", 0),
-        ("app", "restart-app", "True", 0),
+        ("app", "restart-app", "Unknown", 0),
         ("driver", "update-software", "False", 0),
     ],
 )
@@ -119,8 +127,8 @@ def test_one_machine_without_a_name_takes_the_one_given_or_asks_for_it() -> None
     assert drained(of_files(nameless, renames(["gpu-17"])))[0][0] == "gpu-17"
     with pytest.raises(SpecError, match="--node NAME"):
         of_files(nameless, {})
-    healthy = of_files(body(verdict="PASS"), renames(["gpu-17"]))
-    assert conditions(healthy)["gpu-17"]["status"] == "True"
+    healthy = conditions(of_files(body(verdict="PASS"), renames(["gpu-17"])))["gpu-17"]
+    assert (healthy["status"], healthy["message"]) == ("Unknown", SILENT)
     cut = of_files(body(verdict="UNKNOWN"), renames(["gpu-17"]))
     assert conditions(cut)["gpu-17"]["status"] == "Unknown"
 
@@ -158,3 +166,23 @@ def test_a_host_name_of_a_log_reaches_no_shell(evil) -> None:
     (line,) = slurm(told).splitlines()
     assert line.startswith("# ")
     assert "is no node name: hbm" in line
+
+
+def test_one_name_for_several_machines_is_refused_and_files_name_their_own() -> None:
+    two = body(entry("host:n07/pci:0009:01:00.0")) | {"inputs": [{"host": "n07"}, {"host": "n08"}]}
+    with pytest.raises(SpecError, match="n07, n08"):
+        of_files(two, renames(["x"]))
+    named = body(entry("pci:0009:01:00.0")) | {"inputs": [{"host": "n07.lan"}, {"host": "n07"}]}
+    assert [node for node, _ in drained(of_files(named, {}))] == ["n07"]
+    found = conditions(of_files(two, {}))
+    assert {name: c["status"] for name, c in found.items()} == {"n07": "False", "n08": "Unknown"}
+    assert "# n08 is not judged: its files hold no sign" in slurm(of_files(two, {}))
+
+
+def test_what_is_believed_is_not_handed_over() -> None:
+    odd = entry("host:a/pci:0000:01:00.0")
+    odd["because"] = ["xid.64 once", "belief: transient 0.5", "what would tell more: a soak"]
+    message = conditions(of_files(body(odd), {}))["a"]["message"]
+    assert "xid.64 once" in message
+    assert "belief" not in message
+    assert "soak" not in message

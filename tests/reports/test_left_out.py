@@ -99,7 +99,7 @@ def test_diagnose_says_it_in_its_last_line(run_of, case, written) -> None:
     assert code == 0
     assert body["inputs"][0]["left_out"] == OUT
     assert body["inputs"][0]["skipped"] == SKIPPED
-    end = f"PASS  1 input: read, and no sign of a fault; {SAID}\n"
+    end = f"PASS  1 input: no sign of a fault; {SAID}\n"
     assert told(body).endswith(end)
 
 
@@ -110,7 +110,7 @@ def test_diagnose_says_how_many_are_waived(run_of, failing, written) -> None:
     assert judgement.verdict == "PASS"
     body, code = diagnose([written(record)])
     assert code == 0
-    end = "PASS  1 input: read, and no sign of a fault that is not waived; 1 waived\n"
+    end = "PASS  1 input: no sign of a fault that is not waived; 1 waived\n"
     assert told(body).endswith(end)
     runs = [*body["inputs"], *body["inputs"], {**body["inputs"][0], "left_out": OUT,
                                                "remarks": ["1 waived", SAID]}]  # fmt: skip

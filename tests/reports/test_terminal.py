@@ -178,7 +178,7 @@ def test_a_diagnosis_of_files_is_told_with_its_verdict_last() -> None:
 @pytest.mark.parametrize(
     ("verdict", "kind", "end"),
     [
-        ("PASS", "kernel-log", "PASS  1 input: read, and no sign of a fault"),
+        ("PASS", "kernel-log", "PASS  1 input: no sign of a fault"),
         ("UNKNOWN", "unrecognised", "UNKNOWN  1 input: nothing was recognised"),
         ("UNKNOWN", "kernel-log", "UNKNOWN  1 input: not all could be judged"),
     ],
