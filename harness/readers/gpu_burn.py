@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rackproof.harness.model import Event, Measurement
+from rackproof.harness.readers.job_signs import of_device
 from rackproof.harness.readers.places import plain
 from rackproof.harness.readers.reading import Reader, Reading
 from rackproof.harness.readers.source import Source
@@ -35,6 +36,7 @@ _DEGREES = re.compile(rb"(\d{1,4}) C|--")
 _TROUBLE = (b"Couldn't init a GPU test", b"Failure during compute", b"No clients are alive",
             b"No CUDA devices", b"Low mem for result", b"CUDA error")  # fmt: skip
 _ECC = (b"ECC_UNCORRECTABLE", b"uncorrectable ECC")
+_UNKNOWN = re.compile(rb"\b(?:ERROR|Error|error:|FAIL(?:ED|URE)?|Failed|failed|Traceback)\b")
 _INT32 = 1 << 31
 
 
@@ -80,7 +82,8 @@ class _Run:
     percent: float = 0.0
     torn: bool = False
     ended: bool = False
-    ecc: str = ""
+    unread: bool = False
+    told: dict[str, str] = field(default_factory=dict)  # what CUDA says of the device, by code
     trouble: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -124,12 +127,23 @@ class _Run:
         elif found := _DEVICE.match(line):
             if int(found[1]) not in self.devices and len(self.devices) < MOST_GPUS:
                 self.devices.append(int(found[1]))
-        elif any(words in line for words in _TROUBLE):
-            said = plain(line.decode("utf-8", "replace"), 160)
-            if any(words in line for words in _ECC):
-                self.ecc = self.ecc or said
+        else:
+            self._words(line)
+
+    def _words(self, line: bytes) -> None:
+        """Take a line in words: an error of CUDA's, of the tool's, or one that nobody knows."""
+        said = plain(line.decode("utf-8", "replace"), 160)
+        code = of_device(said)
+        if any(words in line for words in _ECC):
+            code = "gpu-burn.ecc"
+        if code:
+            self.told.setdefault(code, said)
+        if code or any(words in line for words in _TROUBLE):
             if said not in self.trouble and len(self.trouble) < MOST_SAID:
                 self.trouble.append(said)
+        elif _UNKNOWN.search(line) and len(self.problems) < MOST_SAID:
+            self.unread = True
+            self.problems.append(f"a line is not understood: {said}")
 
     def subjects(self) -> list[str]:
         """Return the subject of each column; ``host`` where the device's number is not told.
@@ -180,9 +194,9 @@ def _said(run: _Run) -> Iterator[tuple[str, str, str]]:
             yield subject, "gpu-burn.errors", f"GPU {i}: FAULTY after it had worked"
         elif not column.worked and any(c.worked for c in run.columns):
             yield subject, "gpu-burn.idle", "0 Gflop/s while others worked"
-    if run.ecc:
+    if run.told:
         where = died[0] if len(died) == 1 else "host"
-        yield where, "gpu-burn.ecc", run.ecc
+        yield from ((where, code, said) for code, said in run.told.items())
     elif run.trouble and not (died and len(died) == len(run.columns)):
         yield died[0] if len(died) == 1 else "host", "gpu-burn.trouble", "; ".join(run.trouble[:2])
 
@@ -230,7 +244,7 @@ def read(source: Source) -> Reading:
     measurements = tuple(_measured(run))
     return Reading(
         source.path, KIND, len(run.columns), problems, events, measurements,
-        cut=cut or source.cut, worked=worked,
+        cut=cut or source.cut, worked=worked and not run.unread,
         uuids={f"gpu{n}": uuid for n, uuid in run.listed.items() if "x" not in uuid.lower()},
     )  # fmt: skip
 

@@ -153,6 +153,23 @@ def sign_of(text: str) -> Sign | None:
     return _exception(text)
 
 
+# What a program did, not the device: of a tool's own program it says only that the tool failed.
+_OF_PROGRAM = frozenset(
+    "cuda.access cuda.assert cuda.launch cuda.timeout cuda.program cuda.library cuda.other".split()
+)
+
+
+def of_device(text: str) -> str:
+    """Return the code of what a line says of the GPU, its links or its driver; "" for nothing.
+
+    The same words mean the same whichever tool prints them. What only a program can have done is
+    left out: a tool's own failure is the tool's.
+    """
+    sign = sign_of(text)
+    told = sign is not None and sign.code.startswith("cuda.") and sign.code not in _OF_PROGRAM
+    return sign.code if sign is not None and told else ""
+
+
 def literals() -> list[bytes]:
     """Return what any line with a sign holds."""
     words = [word for _, group in WORDS for word in group]

@@ -3,6 +3,8 @@
 A count near 2^32 is a small negative one printed without its sign, and a test that took 0 ms tested
 nothing: both tools fail in that way where the memory is larger than they were written for, and
 neither is an error of the memory. What was not allocated was not tested, so the share is measured.
+A value that was read back wrong is an error with or without the line that counts the errors, and an
+ERROR line that is not understood leaves the run without a result.
 """
 
 import re
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from rackproof.harness.model import Event, Measurement
+from rackproof.harness.readers.job_signs import of_device
 from rackproof.harness.readers.places import plain
 from rackproof.harness.readers.reading import Reader, Reading
 from rackproof.harness.readers.source import Source
@@ -44,6 +47,9 @@ _TROUBLE = re.compile(
     r"|Some GPU threads are not progressing|no GPUs found)",
     re.IGNORECASE,
 )
+# What an ERROR line says beside the errors: whose memory it is, and how often it was read again.
+_BESIDE = re.compile(r"ERROR: (?:The unit serial number|reading \d{1,9}(?:st|nd|rd|th) time)",
+                     re.IGNORECASE)  # fmt: skip
 _USAGE = re.compile(r"(?:ERROR: Invalid option|Usage: ?\S{0,40} ?\[options\])")
 _RUNNING = re.compile(
     r"Running (\d{1,9}) iterations of tests over (\d{1,9}) MB of (?:GPU )?memory on "
@@ -70,12 +76,16 @@ class _Tested:
     finished: set[str] = field(default_factory=set)
     tests: int = 0
     errors: int = 0
+    wrong: int = 0  # values told of that were read back wrong
+    doubtful: bool = False  # a count of its errors means nothing
     failing: set[str] = field(default_factory=set)
     first: str = ""
     address: str = ""
     pattern: str = ""
     garbage: bool = False
     trouble: str = ""
+    code: str = ""
+    lines: dict[str, int] = field(default_factory=dict)  # where errors and trouble begin
 
 
 @dataclass(slots=True)
@@ -90,6 +100,8 @@ class _Run:
     g80: bool = False
     final: bool = False
     now: int = 0
+    number: int = 0  # of the line
+    unread: bool = False
     problems: list[str] = field(default_factory=list)
 
     def gpu(self, number: int) -> _Tested:
@@ -162,36 +174,57 @@ class _Run:
     def _error(self, line: str) -> None:
         gpu = self.gpu(self.now)
         if found := _FOUND.search(line):
-            count = int(found[2])
-            if not 0 < count <= GARBAGE:
-                self.note(f"gpu{self.now}: a count of {count} errors means nothing")
-                return
-            gpu.errors += count
-            gpu.failing.add(plain(found[1], 40))
-            gpu.first = gpu.first or f"{plain(found[1], 40)}: {count} errors in block {found[3]}"
+            self._found(gpu, found)
         elif found := _ADDRESSES.search(line):
             gpu.address = gpu.address or found[1]
+            gpu.lines.setdefault("errors", self.number)
         elif found := _VALUE.search(line):
             again = "" if not found[4] else f", read again as {found[4]}"
             told = f"expected {found[1]}, read {found[2]}, bits {found[3]} differ{again}"
             gpu.pattern = gpu.pattern or told
-        elif _TROUBLE.search(line):
+            gpu.wrong += int(found[3], 16) != 0
+            gpu.lines.setdefault("errors", self.number)
+        elif _TROUBLE.search(line) or of_device(line):
+            gpu.code = of_device(line) or gpu.code
             gpu.trouble = gpu.trouble or plain(line, 160)
+            gpu.lines.setdefault("trouble", self.number)
+        elif line.startswith("ERROR") and not _BESIDE.match(line):
+            self.unread = True
+            self.note(f"line {self.number} is not understood: {plain(line, 160)}")
+
+    def _found(self, gpu: _Tested, found: re.Match[str]) -> None:
+        """Take the count of one test's errors."""
+        count = int(found[2])
+        if not 0 < count <= GARBAGE:
+            gpu.doubtful = True
+            self.note(f"gpu{self.now}: a count of {count} errors means nothing")
+            return
+        gpu.errors += count
+        gpu.failing.add(plain(found[1], 40))
+        gpu.first = gpu.first or f"{plain(found[1], 40)}: {count} errors in block {found[3]}"
+        gpu.lines.setdefault("errors", self.number)
+
+
+def _text(gpu: _Tested) -> str:
+    """Return what is told of a GPU's errors."""
+    counted = f"{gpu.errors} errors in all; {gpu.first}" if gpu.errors else ""
+    wrong = gpu.wrong and not counted and f"{gpu.wrong} values read back wrong, and no count"
+    parts = (counted or wrong, gpu.address and f"first at {gpu.address}", gpu.pattern)
+    return plain(", ".join(part for part in parts if part))
 
 
 def _said(number: int, gpu: _Tested) -> Iterator[Event]:
     subject = f"gpu{number}"
     if gpu.garbage:
         return
-    text = ", ".join(part for part in (
-        f"{gpu.errors} errors in all; {gpu.first}", gpu.address and f"first at {gpu.address}",
-        gpu.pattern) if part)  # fmt: skip
-    if gpu.errors and gpu.failing == {RANDOM_BLOCKS} and gpu.allocated > RANDOM_LIMIT:
-        yield Event(subject, "memtest.random-blocks", plain(text), clock="none")
-    elif gpu.errors:
-        yield Event(subject, "memtest.errors", plain(text), clock="none")
+    places = {name: {"line": line} for name, line in gpu.lines.items()}
+    own = gpu.failing == {RANDOM_BLOCKS} and gpu.allocated > RANDOM_LIMIT
+    if gpu.errors or gpu.wrong:
+        code = "memtest.random-blocks" if own else "memtest.errors"
+        yield Event(subject, code, _text(gpu), clock="none", detail=places.get("errors", {}))
     if gpu.trouble:
-        yield Event(subject, "memtest.trouble", gpu.trouble, clock="none")
+        yield Event(subject, gpu.code or "memtest.trouble", gpu.trouble, clock="none",
+                    detail=places["trouble"])  # fmt: skip
 
 
 def _measured(number: int, gpu: _Tested) -> Iterator[Measurement]:
@@ -215,7 +248,7 @@ def _cut(run: _Run) -> bool:
     cut = False
     for number, gpu in sorted(run.gpus.items()):
         again = gpu.tests > len(gpu.finished)
-        if not (run.exits or again or gpu.errors):
+        if not (run.exits or again or gpu.errors or gpu.wrong):
             where = f"in test {gpu.open}" if gpu.open else f"after {gpu.tests} tests"
             run.note(f"gpu{number}: breaks off {where}")
             cut = True
@@ -226,18 +259,26 @@ def read(source: Source) -> Reading:
     """Read the output of one of the tools, in chunks."""
     run = _Run()
     for chunk in source.chunks():
-        for line in chunk.replace(b"\r", b"\n").split(b"\n"):
-            if line:
-                run.line(line[:LINE_LIMIT].decode("utf-8", "replace"))
+        for row in chunk.split(b"\n")[: None if not chunk.endswith(b"\n") else -1]:
+            run.number += 1
+            for line in row.split(b"\r"):
+                if line:
+                    run.line(line[:LINE_LIMIT].decode("utf-8", "replace"))
     gpus = sorted(run.gpus.items())
     for number, gpu in gpus:
         if gpu.garbage:
             run.note(f"gpu{number}: counts that are negative numbers, or tests of 0 ms: the tool "
                      "failed, and its counts mean nothing")  # fmt: skip
     tests = sum(gpu.tests for _, gpu in gpus if not gpu.garbage)
-    worked = bool(tests or any(gpu.errors for _, gpu in gpus if not gpu.garbage))
-    records = tests or sum(1 for _, gpu in gpus if gpu.errors)
-    idle = any(gpu.garbage or not (gpu.tests or gpu.errors) for _, gpu in gpus)
+    erring = sum(1 for _, gpu in gpus if (gpu.errors or gpu.wrong) and not gpu.garbage)
+    worked = bool(tests or erring)
+    records = tests or erring
+    idle = any(gpu.garbage or gpu.doubtful or not (gpu.tests or gpu.errors or gpu.wrong)
+               for _, gpu in gpus)  # fmt: skip
+    for number, gpu in gpus:
+        if gpu.address and not (gpu.errors or gpu.wrong or gpu.garbage):
+            run.unread = True
+            run.note(f"gpu{number}: addresses of errors are told, and no error")
     if not worked and not run.problems:
         run.note("no test was finished: nothing was tested")
     cut = _cut(run)
@@ -245,7 +286,7 @@ def read(source: Source) -> Reading:
         source.path, KIND, records, (*source.problems, *run.problems),
         tuple(event for number, gpu in gpus for event in _said(number, gpu)),
         tuple(one for number, gpu in gpus for one in _measured(number, gpu)),
-        cut=source.cut or cut, worked=worked and not idle and not run.usage,
+        cut=source.cut or cut, worked=worked and not (idle or run.usage or run.unread),
         serials={f"gpu{n}": gpu.serial for n, gpu in gpus if gpu.serial.isdecimal()},
         host=run.host or None,
     )  # fmt: skip

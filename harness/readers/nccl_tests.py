@@ -19,7 +19,7 @@ from rackproof.harness.readers.source import Source
 
 KIND = "nccl-tests"
 LIMIT = 64 << 20
-MOST_EVENTS, MOST_TABLES = 200, 1000
+MOST_EVENTS, MOST_TABLES, MOST_SAID = 200, 1000, 8
 MEAN_WITHIN = 0.01
 SIDE = 4  # columns of one side: time, algbw, busbw, wrong
 _OLD, _NEW = "error", "#wrong"
@@ -32,6 +32,8 @@ _BOUNDS = re.compile(r"# Out of bounds values {1,8}: (\d{1,20}) (OK|FAILED)")
 _NAME = re.compile(r"# Collective test (starting|concluded): (\w{1,64})")
 _BINARY = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|sendrecv|"
                      r"scatter|gather|hypercube)_perf\b")  # fmt: skip
+# What the tests themselves, or a shell around them, say of a failure.
+_UNREAD = re.compile(r"(?:ERROR|Error|FAILED|FAIL|FATAL)\b|Test [\w ]{1,40} (?:failure|error)\b")
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,9})?(?:e[+-]?\d{1,3})?\Z")
 
 
@@ -77,6 +79,7 @@ class _Report:
     gpus: dict[str, str] = field(default_factory=dict)
     events: dict[tuple[str, str], Event] = field(default_factory=dict)
     name: str = ""
+    unread: list[str] = field(default_factory=list)
 
     def table(self) -> Table:
         """Return the table that is going on."""
@@ -164,6 +167,8 @@ def _line(report: _Report, raw: str, number: int) -> None:
         report.places.learn(said)
         subject = report.places.subject(said, str(sign.detail.get("nic", "")))
         report.say(subject, sign.code, line, {**sign.detail, "line": number})
+    elif _UNREAD.match(line) and len(report.unread) < MOST_SAID:
+        report.unread.append(f"line {number} is not understood: {plain(line, 160)}")
 
 
 def _wrong(report: _Report) -> None:
@@ -230,7 +235,7 @@ def _problems(report: _Report) -> tuple[list[str], bool, bool]:
             worked = True
     if not tables:
         problems.append("no result: the test did not start")
-    return problems, cut, worked
+    return [*problems, *report.unread], cut, worked and not report.unread
 
 
 def read(source: Source) -> Reading:

@@ -34,7 +34,8 @@ _PROCESS = re.compile(
 _HOST = re.compile(r"[A-Za-z0-9][\w.\-]{0,252}\Z")
 _WRONG = ("Invalid value when checking the pattern", "h_errorFlag == 0")
 _FAILED = ("ASSERT in expression", "ERROR:", "Error:", "[CUDA_ERROR", "CUDA_ERROR_")
-_LEFT_OUT = ("waived", "not found", "not supported")
+_LEFT_OUT = ("waived", "waiving", "not found", "not supported")
+_WAIVED = re.compile(r"[Ww]aiv(?:ing|ed):? ([a-z]\w{2,80})\.?\Z")
 
 
 @dataclass(slots=True)
@@ -86,6 +87,7 @@ class _Report:
     host: str | None = None
     hosts: set[str] = field(default_factory=set)
     cut: bool = False
+    failed: bool = False
 
     def say(self, code: str, text: str, line: int) -> None:
         """Note what the tool said went wrong."""
@@ -120,8 +122,13 @@ def _said(report: _Report, line: str, number: int) -> bool:
     elif any(word in line for word in _FAILED):
         sign = sign_of(line)
         report.say(sign.code if sign else "nvbandwidth.failed", line, number)
+        report.failed = True
     elif not line.lower().startswith(_LEFT_OUT):
         return False
+    elif (match := _WAIVED.match(line)) and len(report.problems) < MOST_EVENTS:
+        report.problems.append(f"{match[1]}: waived, and not run")
+        if report.tests and report.tests[-1].name != match[1]:
+            return True  # of a test that was not begun
     if report.tests and not report.tests[-1].summed:
         report.tests[-1].settled = True
     return True
@@ -290,10 +297,12 @@ def read(source: Source) -> Reading:
         report.problems.append(f"{left} of {len(report.tests)} tests gave no result")
     address = {f"gpu{i}": place for i, place in report.places.items() if place.startswith("pci:")}
     wrong = any(event.code == "nvbandwidth.wrong" for event in report.events)
+    if not (done or wrong or report.problems):
+        report.problems.append("no test came to a result")
     return Reading(
         source.path, KIND, len(done) or int(wrong), (*source.problems, *report.problems),
         tuple(report.events), tuple(_measured(report)), cut=report.cut or source.cut,
-        worked=bool(done) or wrong, aliases=address,
+        worked=wrong or (bool(done) and not report.failed), aliases=address,
         host=report.host or (next(iter(report.hosts)) if len(report.hosts) == 1 else None),
     )  # fmt: skip
 
