@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from rackproof.harness.readers.places import ADDRESS, pci
 
 _XID = re.compile(
-    r"(?<![A-Za-z])(S?)Xid(?: error| code)?(?: ?[:=#] ?| )?"
+    r"(?<![A-Za-z])(S?)Xid(?:CriticalError| error| code)?(?: ?[:=#] ?| )?"
     r"(?:\((?:PCI:)?(?:" + ADDRESS + r")[^)]{0,24}\): )?([0-9]{1,5})"
     r"(?![0-9%]|\.[0-9]| ?(?:errors|events|times))",
     re.IGNORECASE,
@@ -21,7 +21,9 @@ _PCI = re.compile(
     r"\b(?:PCI|BDF|bus[ _]?id)[:= ]{1,3}(" + ADDRESS + r")(?![0-9A-Fa-f:])", re.IGNORECASE
 )
 _PLACED = re.compile(r"Xid \((?:PCI:)?(" + ADDRESS + r")", re.IGNORECASE)
-_GPU = re.compile(r"\bGPU(?:[:#= _]|: )?([0-9]{1,2})\b", re.IGNORECASE)
+_GPU = re.compile(
+    r"\bGPU(?:[:#= _]|: )?([0-9]{1,2})\b|handle by index ([0-9]{1,2})\b", re.IGNORECASE
+)
 _UUID = re.compile(r"\bGPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 _EARLIEST, _LATEST = 946684800.0, 4102444800.0  # 2000 and 2100: a clock outside was never set
 LOOKED_AT = 2000  # characters of a message
@@ -34,13 +36,17 @@ def xids(text: str) -> list[str]:
 
 
 def device(text: str) -> tuple[str, dict[str, str], dict[str, str]]:
-    """Return (subject, aliases, uuids) of the GPU that a sentence names; ``host`` without one."""
+    """Return (subject, aliases, uuids) of the GPU that a sentence names; ``host`` without one.
+
+    A GPU known by its UUID alone is ``gpu-`` and the UUID's first part, until another file of the
+    machine tells where that UUID is.
+    """
     text = text[:LOOKED_AT]
     match = _PLACED.search(text) or _PCI.search(text)
     address = pci(match[1]) if match else None
     number, uuid = _GPU.search(text), _UUID.search(text)
-    name = f"gpu{int(number[1])}" if number else None
-    subject = address or name or "host"
+    name = f"gpu{int(number[1] or number[2])}" if number else None
+    subject = address or name or (f"gpu-{uuid[0][4:12]}" if uuid else "host")
     aliases = {name: address} if name and address else {}
     return subject, aliases, {subject: uuid[0]} if uuid and subject != "host" else {}
 

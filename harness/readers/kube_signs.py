@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rackproof.harness.model import Event
 from rackproof.harness.readers.clues import device, moment, xids
+from rackproof.harness.readers.nvml_words import nvml_code
 from rackproof.harness.readers.places import plain
 
 _KNOWN = {
@@ -49,6 +50,10 @@ _AREAS = (
 _HARDWARE = re.compile(r"GPU|Gpu|Xid|NVLink|InfiniBand|DeviceUnhealthy")
 _EVENTS = {"NodeNotReady": "kube.wasdown", "SystemOOM": "kube.oom", "OOMKilling": "kube.oom",
            "KernelOops": "kube.oops", "TaskHung": "kube.oops"}  # fmt: skip
+_REFUSED = re.compile(
+    r"requested number of devices unavailable for nvidia\.com/[\w.\-]{2,24}\. Requested: \d{1,4}, "
+    r"Available: (\d{1,4})"
+)
 _NUMBERS = re.compile(r'\{"(\d{1,5})":\s{0,4}true')
 _NO_ACTION = re.compile(r"Recommended ?Action ?= ?NONE\b", re.IGNORECASE)
 _HARMLESS = re.compile(
@@ -140,7 +145,9 @@ class Signs:
         found = codes(one)
         if not found:
             self.fine.add((one.node, one.sort))
-        words = f"{one.sort}={one.status} {one.reason}: {one.message}"
+        words = ": ".join(
+            filter(None, (f"{one.sort}={one.status} {one.reason}".strip(), one.message))
+        )
         for code in found:
             self.say(one.node, code, words, moment(one.changed), one.line)
 
@@ -158,12 +165,25 @@ class Signs:
                 subject, code, plain(words), at, clock, {"line": line, "node": node}
             )
 
+    def pod(self, node: str, reason: str, message: str, at: float | None, line: int) -> bool:
+        """Take in what an event says of GPUs, be it a pod's or a node's; whether it says any.
+
+        A pod that cannot have its GPUs, or whose container cannot open one, tells of the node.
+        """
+        named = xids(f"{reason} {message}")
+        if not named and (code := nvml_code(message)):
+            named = [code]
+        if not named and (match := _REFUSED.search(message)):
+            named = ["kube.refused" if match[1] != "0" else "kube.noplugin"]
+        for code in named:
+            self.say(node, code, f"{reason}: {message}", at, line)
+        return bool(named)
+
     def event(self, node: str, reason: str, message: str, at: float | None, line: int) -> None:
         """Take in an event of a node: one that tells of an Xid, or a problem in plain words."""
-        if named := xids(f"{reason} {message}"):
-            for code in named:
-                self.say(node, code, f"{reason}: {message}", at, line)
-        elif reason in _EVENTS:
+        if self.pod(node, reason, message, at, line):
+            return
+        if reason in _EVENTS:
             self.say(node, _EVENTS[reason], f"{reason}: {message}", at, line)
         elif (
             not _HARMLESS.search(reason)

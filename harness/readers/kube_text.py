@@ -1,4 +1,4 @@
-"""Kubernetes in text: kubectl's describe, get nodes and get events; YAML of nodes; daemons' logs.
+"""Kubernetes in text: kubectl's describe, get nodes and get events; YAML of nodes.
 
 Lines come in; conditions, events and counts of GPUs go out. YAML is read line by line, for the few
 keys that a node's conditions have: no more of the language is needed.
@@ -6,7 +6,7 @@ keys that a node's conditions have: no more of the language is needed.
 
 import re
 
-from rackproof.harness.readers.clues import moment, xids
+from rackproof.harness.readers.kube_log import Pods, said
 from rackproof.harness.readers.kube_signs import Condition, Signs
 
 _STAMP = (
@@ -21,7 +21,8 @@ _CONDITION = re.compile(
 _NAME = re.compile(r"Name: {1,30}([\w.\-]{1,253})\s*\Z")
 _SECTION = re.compile(r"([A-Z][A-Za-z ]{2,30}):(?:\s|\Z)")
 _GPUS = re.compile(
-    r" {1,8}\"?nvidia\.com/(gpu|mig-[\w.\-]{2,24})\"?: {1,20}\"?(\d{1,4})\"?,?\s*\Z", re.ASCII
+    r" {1,8}\"?nvidia\.com/(gpu|mig-[\w.\-]{2,24})\"?: {1,20}['\"]?(\d{1,4})['\"]?,?\s*\Z",
+    re.ASCII,
 )
 _AGE = r"(?:\d{1,6}[smhdy][\w ()]{0,40}?|<unknown>|<invalid>)"
 _EVENT = re.compile(
@@ -41,14 +42,9 @@ _KEYS = frozenset("type status reason message lastTransitionTime lastHeartbeatTi
 _TAINT = re.compile(
     r"(?:Taints: {1,30}| {10,30})([\w./\-]{3,120})(?:=[\w.\-]{0,60})?:(?:NoSchedule|NoExecute)\s*\Z"
 )
-_LOG = re.compile(
-    r"(?:[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{1,6} {1,8}\d{1,8} [\w.\-]{1,60}:\d{1,6}\] "
-    r"|(\d{4}[/\-]\d\d[/\-]\d\d[T ]\d\d:\d\d:\d\d)\S{0,12} )(.{1,1500})\Z"
-)
-_MARKED = re.compile(
-    r"marking device as unhealthy|device marked unhealthy|marked (?:it )?unhealthy"
-    r"|Node condition (\w{2,60}) is now: (True|False|Unknown)",
-    re.IGNORECASE,
+_LABEL = re.compile(
+    r"(?:Labels: {1,30}| {1,40})\"?nvidia\.com/gpu\.count(?:=|\"?: {1,20}['\"]?)(\d{1,3})"
+    r"['\"]?,?\s*\Z"
 )
 
 
@@ -65,6 +61,8 @@ class Text:
         self._yaml: dict[str, str] = {}
         self._indent = -1
         self._meta = ""
+        self._labelled: int | None = None
+        self.pods = Pods()
         self._last: Condition | None = None
 
     def take(self, line: str) -> None:
@@ -78,7 +76,11 @@ class Text:
         if self._last is not None and self._wrapped(line):
             return
         self._flush()
-        if not (self._named(line) or self._rows(line) or self._said(line)):
+        if self.pods.take(line, self._number, self.signs):
+            return
+        if said(line, self._node, self._number, self.signs):
+            self.records += 1
+        elif not (self._named(line) or self._rows(line)):
             self._key(line)
 
     def end(self) -> None:
@@ -112,6 +114,8 @@ class Text:
             self._node, self._section = match[1], ""
         elif match := _TAINT.match(line):
             self._taint(match[1])
+        elif match := _LABEL.match(line):
+            self._label(int(match[1]))
         elif (match := _SECTION.match(line)) and line[:1] != " ":
             self._section = match[1]
         elif match := _GPUS.match(line):
@@ -120,6 +124,13 @@ class Text:
         else:
             return False
         return True
+
+    def _label(self, count: int) -> None:
+        """Take in how many GPUs a label counts; in YAML the node's name stands after its labels."""
+        if self._meta:
+            self._labelled = count
+        else:
+            self.counts.setdefault(self._node, {})["label gpu"] = count
 
     def _taint(self, key: str) -> None:
         """A taint that names a fault is a sign; one that keeps others off, or a cordon, is none."""
@@ -132,32 +143,19 @@ class Text:
             self.signs.event(self._node, match[2], match[4], None, self._number)
         elif match := _GET_EVENT.match(line):
             self.records += 1
-            node = match[4] if match[3] == "node" else ""
-            if match[3] == "node" or xids(match[5]):
-                self.signs.event(node, match[2], match[5], None, self._number)
+            if match[3] == "node":
+                self.signs.event(match[4], match[2], match[5], None, self._number)
+            else:
+                self.signs.pod("", match[2], match[5], None, self._number)
         elif match := _GET_NODE.match(line):
             self.records += 1
-            status = {"Ready": "True", "NotReady": "False"}.get(match[2], "Unknown")
-            self.signs.condition(Condition(match[1], "Ready", status, line=self._number))
+            if match[2] == "Ready":
+                self.signs.condition(Condition(match[1], "Ready", "True", line=self._number))
+            else:  # Ready is False, or Unknown: the table does not tell which
+                words = f"STATUS {match[2]}{match[3] or ''}"
+                self.signs.say(match[1], "kube.notready", words, None, self._number)
         else:
             return False
-        return True
-
-    def _said(self, line: str) -> bool:
-        """Look at a line of a daemon's log."""
-        match = _LOG.match(line)
-        if match is None:
-            return False
-        self.records += 1
-        at, said = moment((match[1] or "").replace("/", "-")), match[2]
-        marked = _MARKED.search(said)
-        for code in xids(said):
-            self.signs.say(self._node, code, said, at, self._number)
-        if marked and marked[1]:
-            self.signs.condition(Condition(self._node, marked[1], marked[2], line=self._number,
-                                           message=said))  # fmt: skip
-        elif marked and not xids(said):
-            self.signs.say(self._node, "kube.gpu", said, at, self._number)
         return True
 
     def _key(self, line: str) -> None:
@@ -170,9 +168,11 @@ class Text:
         if value[:1] in "\"'" and len(value) > 1 and value[-1] == value[0]:
             value = value[1:-1].replace('\\"', '"') if value[0] == '"' else value[1:-1]
         if key == "metadata" and not item:
-            self._meta = "metadata"
+            self._meta, self._labelled = "metadata", None
         elif key == "name" and self._meta == "metadata" and re.fullmatch(r"[\w.\-]{1,253}", value):
             self._node, self._meta = value, ""
+            if self._labelled is not None:
+                self._label(self._labelled)
         elif key in ("capacity", "allocatable", "spec", "status") and not value:
             self._close()
             self._section = key

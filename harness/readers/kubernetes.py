@@ -59,6 +59,9 @@ class _Documents:
             node = name if _HOST.match(name) else ""
             for each in _list(status.get("conditions")):
                 self._condition(node, _table(each))
+            label = _table(meta.get("labels")).get("nvidia.com/gpu.count")
+            if _NUMBER.match(str(label)):
+                self.counts.setdefault(node, {})["label gpu"] = int(str(label))
             for section in ("capacity", "allocatable"):
                 for key, value in _table(status.get(section)).items():
                     if key.startswith("nvidia.com/") and _NUMBER.match(str(value)):
@@ -78,19 +81,19 @@ class _Documents:
     def _event(self, item: dict[str, Any]) -> None:
         self.records += 1
         about = _table(item.get("involvedObject"))
-        name = _text(about.get("name")) if about.get("kind") == "Node" else ""
         at = moment(item.get("lastTimestamp") or item.get("eventTime"))
-        if about.get("kind") == "Node":
-            node = name if _HOST.match(name) else ""
-            self.signs.event(
-                node, _text(item.get("reason"))[:80], _text(item.get("message"))[:2000], at, 0
-            )
+        of_node = about.get("kind") == "Node"
+        where = about.get("name") if of_node else _table(item.get("source")).get("host")
+        node = name if _HOST.match(name := _text(where)) else ""
+        take = self.signs.event if of_node else self.signs.pod
+        take(node, _text(item.get("reason"))[:80], _text(item.get("message"))[:2000], at, 0)
 
 
 def _counted(signs: Signs, counts: dict[str, dict[str, int]]) -> list[Measurement]:
     """Say where a node offers fewer GPUs than it has; return what each node has."""
     found = []
     for node, kept in counts.items():
+        _labelled(signs, node, kept)
         for key, total in kept.items():
             section, _, sort = key.partition(" ")
             if section != "capacity":
@@ -104,6 +107,15 @@ def _counted(signs: Signs, counts: dict[str, dict[str, int]]) -> list[Measuremen
                     node, code, f"{offered} of {total} nvidia.com/{sort} can be allocated", None, 0
                 )
     return found
+
+
+def _labelled(signs: Signs, node: str, kept: dict[str, int]) -> None:
+    """Say where a node has fewer GPUs to give than its label counts; MIG divides them otherwise."""
+    label, total = kept.pop("label gpu", None), kept.get("capacity gpu")
+    if label is None or total is None or total >= label or any("mig-" in key for key in kept):
+        return
+    words = f"capacity nvidia.com/gpu {total}, label nvidia.com/gpu.count {label}"
+    signs.say(node, "kube.unlisted" if total else "kube.noplugin", words, None, 0)
 
 
 def _placed(event: Event, *, several: bool) -> Event:
@@ -138,11 +150,14 @@ def read(source: Source) -> Reading:
         "listed", "text")
                  for node in sorted(nodes)]  # fmt: skip
     here = next(iter(nodes)) if len(nodes) == 1 else ""
-    records = tree.records + text.records
+    broken = bool(problems)
+    if text.pods.measured:
+        problems.append("a table of pods says which programs run, and not how a machine is")
+    records = tree.records + text.records + len(text.pods.measured)
     return Reading(
         source.path, KIND, records, tuple(map(plain, (*source.problems, *problems))),
         tuple(_placed(e, several=several) for e in signs.events() if not _over(e, signs)),
-        tuple(measured), cut=source.cut or bool(problems), worked=bool(records),
+        (*measured, *text.pods.measured), cut=source.cut or broken, worked=bool(records),
         aliases={} if several else _joined(signs.aliases),
         uuids={} if several else _joined(signs.uuids), host=here or None,
     )  # fmt: skip
@@ -178,10 +193,14 @@ _MARKS = tuple(
         rb"^ {0,4}(?:- )?kind: (?:Node|NodeList)\s*$",
         (rb"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} {1,8}\d{1,8} [\w.\-]{1,60}:\d{1,6}\] [^\n]{0,400}"
         rb"(?:nvidia\.com/gpu|Node condition|device plugin|XidCriticalError|[Uu]nhealthy"
-        rb"|problem detector)"),
+        rb"|[Pp]roblem detector|kernel-monitor)"),
+        (rb"^(?:NAMESPACE {1,60})?NAME {1,80}READY {1,30}STATUS {1,40}RESTARTS {1,40}AGE"
+        rb"(?=[^\r]{0,20000}?(?:nvidia-|gpu-)[\w\-]{1,60} {1,80}\d{1,3}/\d)"),
     )
 )  # fmt: skip
-_NODE = re.compile(rb"node|gpu|xid|kube|heartbeat|ready|pressure", re.IGNORECASE)
+_NODE = re.compile(
+    rb"node|gpu|xid|kube|heartbeat|ready|pressure|problem.detector|nvidia", re.IGNORECASE
+)
 
 
 def likeness(head: bytes) -> float:

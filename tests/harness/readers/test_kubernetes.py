@@ -1,12 +1,15 @@
 """Kubernetes: conditions whose bad value depends on the type, Xids in messages, counts of GPUs."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from rackproof.diagnostics.offline import judge_inputs
+from rackproof.harness.model import Measurement
 from rackproof.harness.readers import read
 from rackproof.harness.readers.kubernetes import likeness
+from rackproof.harness.readers.reading import Reading
 
 OLD = "2019-01-02T03:04:05Z"
 ADDRESS = "PCI:0000:5a:00.0"
@@ -54,7 +57,9 @@ def as_yaml(*conditions, name="n1"):
 FORMS = {"json": node, "describe": describe, "yaml": as_yaml}
 CASES = [
     (condition("Ready", "True"), "PASS", []),
-    (condition("Ready", "False"), "FAIL", [("host:n1", "host", "reboot-node")]),
+    (condition("Ready", "False"), "UNKNOWN", [("host:n1", "host", "retest")]),
+    (condition("Ready", "False", "KubeletNotReady", "PLEG is not healthy: pleg was last seen"),
+     "UNKNOWN", [("host:n1", "host", "retest")]),
     (condition("Ready", "Unknown"), "UNKNOWN", [("host:n1", "host", "retest")]),
     (condition("MemoryPressure", "False"), "PASS", []),
     (condition("MemoryPressure", "True"), "UNKNOWN", [("host:n1", "host", "watch")]),
@@ -157,16 +162,112 @@ def test_a_table_of_nodes(tmp_path):
             "n1     Ready                      <none>   90d   v1.33.1\n"
             "n2     NotReady,SchedulingDisabled   <none>   90d   v1.33.1\n")  # fmt: skip
     found, verdict, roots = judged(tmp_path, text)
-    assert (found.records, verdict, roots) == (2, "FAIL", [("host:n2", "host", "reboot-node")])
+    assert (found.records, verdict, roots) == (2, "UNKNOWN", [("host:n2", "host", "retest")])
+    assert [event.text for event in found.events] == ["STATUS NotReady,SchedulingDisabled"]
 
 
-def test_a_daemons_log(tmp_path):
-    text = ("I0304 05:06:07.123456       1 server.go:200] device plugin of 'nvidia.com/gpu'\n"
-            "I0304 05:06:08.123456       1 health.go:160] XidCriticalError: Xid=79 on Device="
-            "GPU-01234567-89ab-cdef-0123-456789abcdef; marking device as unhealthy.\n")  # fmt: skip
+UUID = "GPU-01234567-89ab-cdef-0123-456789abcdef"
+PLACE = "pci:0000:5a:00.0"
+KLOG = "I0304 05:06:07.123456       1 "
+
+
+@pytest.mark.parametrize(
+    "words", ["XidCriticalError: Xid=79 on", "Processing event XidCriticalError=79 on"]
+)
+def test_a_device_plugin_knows_a_gpu_by_its_uuid(tmp_path, words):
+    text = (f"{KLOG}server.go:200] device plugin of 'nvidia.com/gpu'\n"
+            f"{KLOG}health.go:160] {words} Device={UUID}; marking device as unhealthy.\n"
+            f"{KLOG}server.go:245] 'nvidia.com/gpu' device marked unhealthy: {UUID}\n")  # fmt: skip
     found, verdict, roots = judged(tmp_path, text)
-    assert (found.records, verdict) == (2, "FAIL")
-    assert [root[1:] for root in roots] == [("pcie", "reboot-node")]
+    assert (found.records, verdict) == (3, "FAIL")
+    assert roots == [("gpu-01234567", "pcie", "reboot-node")]
+    listed = Reading(Path("q"), "nvidia-smi-q", 1, uuids={PLACE: UUID},
+                     measurements=(Measurement("q", PLACE, "gpu.name", "H", "text"),))  # fmt: skip
+    (root,) = judge_inputs([found, listed]).diagnoses
+    assert root.subject == PLACE
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "roots"),
+    [(("Events:[] Conditions:[{Type:KernelDeadlock Status:False Transition:2019-01-02 Reason:Fine "
+      "Message:kernel is well}]}"), "PASS", []),
+     (("Events:[] Conditions:[{Type:ReadonlyFilesystem Status:True Transition:2019-01-02 Reason:Ro "
+      "Message:remounted}]}"), "FAIL", [("host:unknown", "storage", "field-diag")]),
+     ((f"Events:[{{Severity:warn Reason:X Message:NVRM: Xid ({ADDRESS}): 79, GPU has fallen off"
+      " the bus.}] Conditions:[]}"), "FAIL", [("pci:0000:5a:00.0", "pcie", "reboot-node")])],
+    ids=["well", "a condition", "an Xid"],
+)  # fmt: skip
+def test_the_log_of_node_problem_detector(tmp_path, said, verdict, roots):
+    text = (f"{KLOG}problem_detector.go:77] Problem detector started\n"
+            f"{KLOG}log_monitor.go:160] New status: &{{Source:kernel-monitor {said}\n")  # fmt: skip
+    assert list(judged(tmp_path, text)[1:]) == [verdict, roots]
+
+
+HOOK = "error running hook #0: nvidia-container-cli: detection error: nvml error: "
+
+
+@pytest.mark.parametrize("form", ["get", "json"])
+@pytest.mark.parametrize(
+    ("reason", "message", "verdict", "part"),
+    [("Failed", HOOK + "gpu is lost: unknown", "FAIL", ("pcie", "reboot-node")),
+     ("Failed", HOOK + "driver not loaded: unknown", "UNKNOWN", ("driver", "retest")),
+     ("UnexpectedAdmissionError", ("Allocate failed due to requested number of devices unavailable "
+      "for nvidia.com/gpu. Requested: 4, Available: 3, which is unexpected"), "UNKNOWN",
+      ("unknown", "retest")),
+     ("UnexpectedAdmissionError", ("Allocate failed due to requested number of devices unavailable "
+      "for nvidia.com/gpu. Requested: 4, Available: 0, which is unexpected"), "UNKNOWN",
+      ("driver", "retest")),
+     ("Failed", "Error: ImagePullBackOff", "PASS", None),
+     ("UnexpectedAdmissionError", ("requested number of devices unavailable for example.com/fpga."
+      " Requested: 2, Available: 1, which is unexpected"), "PASS", None)],
+    ids=["lost", "no driver", "one too few", "none", "an image", "no GPU"],
+)  # fmt: skip
+def test_a_pods_event_tells_of_its_node(tmp_path, form, reason, message, verdict, part):
+    text = (f"LAST SEEN   TYPE      REASON     OBJECT      MESSAGE\n"
+            f"4m          Warning   {reason}   pod/job-0   {message}\n"
+            "4m          Normal    NodeReady  node/n5     Node n5 is ready\n")  # fmt: skip
+    event = {"kind": "Event", "involvedObject": {"kind": "Pod", "name": "job-0"},
+             "reason": reason, "message": message, "source": {"host": "n4"}}  # fmt: skip
+    document = {"kind": "List", "items": [event], "metadata": {"selfLink": "node"}}
+    _, told, roots = judged(tmp_path, text if form == "get" else document)
+    where = "host:unknown" if form == "get" else "host:n4"
+    assert (told, roots) == (verdict, [(where, *part)] if part else [])
+
+
+@pytest.mark.parametrize("form", ["describe", "json", "yaml"])
+@pytest.mark.parametrize(
+    ("label", "total", "verdict", "part"),
+    [(8, 8, "PASS", None), (8, 7, "UNKNOWN", "unknown"), (8, 0, "UNKNOWN", "driver"),
+     (8, 32, "PASS", None)],
+    ids=["as many", "one is lost", "none", "shared by time"],
+)  # fmt: skip
+def test_gpus_fewer_than_the_label_counts(tmp_path, form, label, total, verdict, part):
+    ready, count = condition("Ready", "True"), {"nvidia.com/gpu": str(total)}
+    document = node(ready, capacity=count, allocatable=count)
+    document["metadata"]["labels"] = {"nvidia.com/gpu.count": str(label)}
+    text = f"Labels:       a=b\n              nvidia.com/gpu.count={label}\n"
+    listed = f"Capacity:\n  nvidia.com/gpu:  {total}\nAllocatable:\n  nvidia.com/gpu:  {total}\n"
+    described = describe(ready, more=listed).replace("\nCond", f"\n{text}Cond")
+    labels = f"  labels:\n    nvidia.com/gpu.count: '{label}'\n"
+    capacity = f"  capacity:\n    nvidia.com/gpu: '{total}'\n"
+    yaml = as_yaml(ready).replace("  name:", f"{labels}  name:")
+    yaml = yaml.replace("  conditions:", f"{capacity}  conditions:")
+    texts = {"json": document, "describe": described, "yaml": yaml}
+    _, told, roots = judged(tmp_path, texts[form])
+    assert (told, roots) == (verdict, [("host:n1", part, "retest")] if part else [])
+
+
+@pytest.mark.parametrize(
+    ("state", "roots"),
+    [("Running", []), ("Init:CrashLoopBackOff", [("host:unknown", "driver", "retest")])],
+)
+def test_pods_are_no_machines_state(tmp_path, state, roots):
+    text = ("NAME                            READY   STATUS     RESTARTS       AGE\n"
+            "nvidia-cuda-validator-a1b2c     0/1     Completed  0              9d\n"
+            f"nvidia-driver-daemonset-d3e4f   0/1     {state}    9 (4m ago)     9d\n")  # fmt: skip
+    found, verdict, told = judged(tmp_path, text)
+    assert (found.kind, found.records, verdict, told) == ("kubernetes", 2, "UNKNOWN", roots)
+    assert found.problems
 
 
 @pytest.mark.parametrize(
