@@ -39,6 +39,7 @@ def read(source: Source) -> Reading:
     return Reading(
         source.path, KIND, records, tuple(map(plain, problems)), tuple(events),
         tuple(nodes.measured()), cut=source.cut or jobs.cut, worked=bool(records),
+        host=nodes.home(),
     )  # fmt: skip
 
 
@@ -47,11 +48,13 @@ _LOG = re.compile(
     rb" |debug\d?: |"
     rb"sched: |backfill: |slurm(?:ctld|d|stepd|dbd)\b|_slurm_rpc|_job_complete|update_node|Nod"
     rb"e |Nodes |"
-    rb"node |_sync_nodes|drain_nodes|cleanup_completing|Launching batch|launch task|\*\*"
+    rb"node |_sync_nodes|validate_node_specs|drain_nodes|cleanup_completing|Launching batch|launch task|\*\*"
     rb"\* )", re.MULTILINE,
 )  # fmt: skip
 _TABLES = (
     re.compile(rb"^ {0,4}REASON {1,60}(?:USER|NODELIST|TIMESTAMP)\b", re.MULTILINE),
+    re.compile(rb"^(?:REASON|Reason)\|(?:USER|User|TIMESTAMP|Timestamp|NODELIST|Nodelist|NodeList)\b",
+               re.MULTILINE),
     re.compile(rb"^ {0,4}NODELIST {1,60}(?:NODES|PARTITION|STATE|REASON)\b", re.MULTILINE),
     re.compile(rb"^ {0,4}PARTITION {1,60}AVAIL {1,60}TIMELIMIT\b", re.MULTILINE),
     re.compile(rb"^ {0,4}HOSTNAMES {1,60}STATE\b", re.MULTILINE),

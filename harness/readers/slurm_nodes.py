@@ -34,6 +34,7 @@ class Nodes:
         self._nodes: dict[str, _Node] = {}
         self._told: dict[tuple[str, str], Event] = {}
         self._more = 0
+        self._homes: set[str] = set()
 
     def count(self) -> int:
         """Return how many nodes were told of, those of too long a list with them."""
@@ -66,6 +67,15 @@ class Nodes:
             node.silent = False
             if code_of(node.reason) == "slurm.silent":
                 node.reason = ""
+
+    def lives(self, name: str) -> None:
+        """Take in on which node a daemon's own log was written."""
+        self._homes.add(name)
+
+    def home(self) -> str | None:
+        """Return the only node that is told of, or on which the log was written."""
+        names = self._homes or set(self._nodes)
+        return next(iter(names)) if len(names) == 1 and not self._more else None
 
     def own(self, event: Event) -> None:
         """Take in what a node's own log says, which names no node; the same again is counted."""

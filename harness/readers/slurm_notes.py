@@ -24,13 +24,16 @@ _OWN: Sequence[tuple[str, re.Pattern[str]]] = tuple(
         ("slurm.disk", r"low tmp_?disk"),
         ("slurm.cpus", r"low (?:socket|cpu|core)|cpu count|low sockets"),
         ("slurm.silent", r"not responding|no response|node not respon|lost connection"),
-        ("slurm.rebooted", r"node unexpectedly re|unexpected reboot|node rebooted"),
+        ("slurm.rebooted", r"node unexpectedly re|unexpected(?:ly)? reboot|node rebooted"),
         ("slurm.kill", r"kill task failed|kill task fail"),
         ("slurm.prolog", (r"prolog error|epilog error|prolog failed|epilog failed|prolog/epilog"
-                         r"|batch job complete f|slurmd prolog|launch failed")),
+                         r"|batch job complete f|slurmd prolog|launch failed"
+                         r"|(?:prolog|epilog)\b.{0,60}fail"
+                         r"|fail.{0,60}\b(?:prolog|epilog)\b")),
         ("slurm.slurmd", r"duplicate jobid|slurmd (?:version|fail)|health check fail|healthcheck"),
     )
 )  # fmt: skip
+_NAMED_CHECK = re.compile(r"\bcheck_\w{2,24}")
 _CHECK = re.compile(r"\bnhc\b|check_\w{2,24}|health ?check")
 _AREAS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
     (area, re.compile(words))
@@ -63,12 +66,16 @@ def code_of(reason: str) -> str:
         return ""
     if named := xids(reason):
         return named[0]
+    if (code := _own_code(lower)) or _PLANNED.search(lower):
+        return code
+    return f"slurm.{'check' if _CHECK.search(lower) else 'note'}.{area_of(reason)}"
+
+
+def _own_code(lower: str) -> str:
+    """Return the code of a reason that Slurm or a health check gives itself, or ""."""
     if match := _GRES.search(lower):
         lost = 0 < int(match[1]) < int(match[2])
         return "slurm.gres.lost" if lost else "slurm.gres.none"
-    for code, words in _OWN:
-        if words.search(lower):
-            return code
-    if _PLANNED.search(lower):
-        return ""
-    return f"slurm.{'check' if _CHECK.search(lower) else 'note'}.{area_of(reason)}"
+    if named := _NAMED_CHECK.search(lower):
+        return f"slurm.check.{area_of(lower[named.start() :])}"
+    return next((code for code, words in _OWN if words.search(lower)), "")

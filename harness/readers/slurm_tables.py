@@ -11,6 +11,7 @@ from rackproof.harness.readers.slurm_jobs import Jobs
 from rackproof.harness.readers.slurm_nodes import Nodes
 
 _HEADING = re.compile(r"\s{0,4}(?:REASON|NODELIST|PARTITION|HOSTNAMES|STATE)\b")
+_BARRED = re.compile(r"reason\|[\w|]{0,80}\bnodelist\b", re.IGNORECASE)
 _COLUMN = re.compile(r"[A-Z][A-Z_:/()%]{1,24}")
 _TIME = re.compile(r"\s(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|Unknown)(?=\s)")
 _NODE = re.compile(r"NodeName=(\S{1,300})")
@@ -29,6 +30,7 @@ class Tables:
         self._starts: dict[str, int] = {}
         self._node = ""
         self._number = 0
+        self._barred = False
 
     def take(self, line: str) -> None:
         """Look at one line."""
@@ -43,8 +45,11 @@ class Tables:
         elif (match := _NODE.match(line)) or self._node:
             self._node = match[1] if match else self._node
             self._record(line[:4000])
+        elif _BARRED.match(line):
+            self._columns, self._barred = line.upper().strip().split("|"), True
         elif _HEADING.match(line) and (columns := _COLUMN.findall(line)) and len(columns) > 1:
             self._columns = columns
+            self._barred = False
             self._starts = {name: line.find(name) for name in columns}
         elif not line.strip():
             self._columns = []
@@ -69,18 +74,18 @@ class Tables:
     def _row(self, line: str) -> None:
         """Read one row; one that does not fit its heading is passed over."""
         columns = self._columns
-        if "REASON" in columns and columns[-1] != "REASON":
+        if not self._barred and "REASON" in columns and columns[-1] != "REASON":
             self._reasons(line)
             return
-        cells = line.split(None, len(columns) - 1)
+        cells = line.split("|") if self._barred else line.split(None, len(columns) - 1)
         row = dict(zip(columns, cells, strict=False))
-        listed = row.get("NODELIST") or row.get("HOSTNAMES", "")
+        listed = row.get("NODELIST", "").strip() or row.get("HOSTNAMES", "")
         if row.get("NODES") == "0" or not listed:
             return
         if state := row.get("STATE"):
             self._nodes.state(listed, state, self._number)
         if reason := row.get("REASON", "").strip():
-            self._nodes.note(listed, reason, None, self._number)
+            self._nodes.note(listed, reason, moment(row.get("TIMESTAMP")), self._number)
 
     def _reasons(self, line: str) -> None:
         """Read a row of ``sinfo -R``: a reason, then who gave it and when, then the nodes."""

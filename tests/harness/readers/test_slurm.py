@@ -231,3 +231,66 @@ def test_great_lists_fit_into_memory(tmp_path):
     text = HEAD + ROW.format("Not responding", "slurm", AT, "n[0-99999999]") * 50
     found, verdict, _, _ = judged(tmp_path, text)
     assert (found.records > MOST, verdict) == (True, "UNKNOWN")
+
+
+DAEMON = "[2026-03-04T05:06:07.123] slurmd version 24.05.1 started\n[2026-03-04T05:06:08.123] {}\n"
+CUSTOM = "error: gpu/nvml: something that nobody has written down: Unknown"
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "roots"),
+    [
+        ("fatal: can't stat gres.conf file /dev/nvidia2: No such file or directory", "UNKNOWN",
+         [("host:unknown", "unknown", "retest")]),
+        ("error: Waiting for gres.conf file /dev/nvidia2", "UNKNOWN",
+         [("host:unknown", "unknown", "retest")]),
+        ("fatal: Unable to bind listen port (6818): Address already in use", "UNKNOWN",
+         [("host:unknown", "host", "retest")]),
+        ("error: gpu/nvml: Failed to get device handle for GPU 5: GPU is lost", "FAIL",
+         [("gpu5", "pcie", "reboot-node")]),
+        ("error: Unable to determine the device handle for GPU 0000:5A:00.0: Unknown Error",
+         "UNKNOWN", [("host:unknown", "unknown", "retest")]),
+        (CUSTOM, "UNKNOWN", [("host:unknown", "unknown", "retest")]),
+        ("error: Failed to initialize NVML: Driver/library version mismatch", "FAIL",
+         [("host:unknown", "driver", "update-software")]),
+        ("error: [job 77] prolog failed status=1:0", "UNKNOWN",
+         [("host:unknown", "host", "retest")]),
+        ("error: rpc_epilog: epilog for job 77 failed", "UNKNOWN",
+         [("host:unknown", "host", "retest")]),
+        ("error: health_check failed: rc:256 output:nhc: check_fs_mount: /scratch is not mounted",
+         "UNKNOWN", [("host:unknown", "storage", "retest")]),
+        (("[77.0] error: *** STEP 77.0 STEPD TERMINATED ON n7 AT 2026-03-04T05:06:08 DUE TO JOB NOT"
+         " ENDING WITH SIGNALS ***"), "UNKNOWN", [("host:n7", "host", "watch")]),
+        (("error: validate_node_specs: Prolog or job env setup failure on node n7, draining the"
+         " node"), "UNKNOWN", [("host:n7", "host", "retest")]),
+        ("validate_node_specs: Node n7 unexpectedly rebooted boot_time=1 last response=2",
+         "UNKNOWN", [("host:n7", "host", "watch")]),
+        ("error: _slurm_rpc_submit_batch_job: Invalid generic resource (gres) specification",
+         "PASS", []),
+        ("[77.batch] error: couldn't chdir to `/data/gpu/run': No such file: going to /tmp", "PASS",
+         []),
+        ("[77.batch] error: *** JOB 77 ON gpu-07 CANCELLED AT 2026-03-04T05:06:08 ***", "PASS", []),
+        ("error: Unable to register: Unable to contact slurm controller (connect failure)", "PASS",
+         []),
+        ("error: Security violation, uid 1000 asks for node nvidia-07 in partition gpu", "PASS",
+         []),
+    ],
+)  # fmt: skip
+def test_an_error_that_names_gpus_never_passes(tmp_path, said, verdict, roots):
+    found, got, told, _ = judged(tmp_path, DAEMON.format(said))
+    assert (found.kind, found.records, got, told) == ("slurm", 2, verdict, roots)
+    assert all(event.detail["line"] == 2 for event in found.events)
+
+
+def test_a_table_with_bars(tmp_path):
+    text = (f"REASON|USER|TIMESTAMP|NODELIST\nNHC: check_hw_ib: no port | root|{AT}|n[07-08]\n"
+            f"planned maintenance|root|{AT}|n09\n")  # fmt: skip
+    found, verdict, roots, _ = judged(tmp_path, text)
+    assert (found.kind, found.records, verdict) == ("slurm", 3, "UNKNOWN")
+    assert roots == [("host:n07", "nic", "retest"), ("host:n08", "nic", "retest")]
+
+
+def test_the_only_node_gives_its_name(tmp_path):
+    one = "NodeName=n7 Arch=x86_64 State=IDLE\n"
+    assert judged(tmp_path, one)[0].host == "n7"
+    assert judged(tmp_path, one + "\nNodeName=n8 Arch=x86_64 State=IDLE\n")[0].host is None
