@@ -8,10 +8,11 @@ asserted and then deasserted is over; a clock before 2000 is a controller's that
 import re
 from dataclasses import dataclass
 
-from rackproof.harness.model import Event, Measurement, Missing, Why
+from rackproof.harness.model import Event, Missing, Why
 from rackproof.harness.readers import ipmi_sensors
 from rackproof.harness.readers.bmc import cleared, code_of
 from rackproof.harness.readers.clues import moment
+from rackproof.harness.readers.ipmi_verbose import Blocks, with_bars
 from rackproof.harness.readers.places import plain
 from rackproof.harness.readers.reading import Reader, Reading
 from rackproof.harness.readers.source import Source
@@ -20,10 +21,19 @@ KIND = "ipmi"
 LIMIT = 32 << 20
 LINE_LIMIT, MOST = 1024, 5000
 _ID = r"\s{0,8}([0-9A-Fa-f]{1,5})"
-_DATE = r"(\d{1,2}/\d{1,2}/\d{2,4}|[A-Z][a-z]{2}-\d{1,2}-\d{4}|\d{4}-\d\d-\d\d)"
+_DATE = (
+    r"(\d{1,2}/\d{1,2}/\d{2,4}|\d{1,2}\.\d{1,2}\.\d{2,4}|[A-Z][a-z]{2}-\d{1,2}-\d{4}"
+    r"|\d{4}-\d\d-\d\d)"
+)
 _BAR = r" {0,4}\| {0,4}"
 _COLUMNS = re.compile(
-    _ID + _BAR + _DATE + _BAR + r"([\d:]{0,10})(?: ([A-Z]{2,5}))?" + _BAR + r"(.{1,400})\Z",
+    _ID
+    + _BAR
+    + _DATE
+    + _BAR
+    + r"([\d:]{0,10}(?: [AaPp][Mm])?)(?: ([A-Z]{2,5}|[+-]\d\d:?\d\d))?"
+    + _BAR
+    + r"(.{1,400})\Z",
     re.ASCII,
 )
 _UNSET = re.compile(_ID + _BAR + r"Pre-Init[^|]{0,20}" + _BAR + r"(.{1,400})\Z", re.ASCII)
@@ -41,6 +51,7 @@ _NOTES = {"asserted": "asserted", "assertion event": "asserted",
           "deasserted": "deasserted", "deassertion event": "deasserted"}  # fmt: skip
 _OFFSETS = {"CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "BST": 1, "EST": -5, "EDT": -4, "CST": -6,
             "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7, "JST": 9, "KST": 9}  # fmt: skip
+_ROW = re.compile(r"\s{0,8}[0-9A-Fa-f]{1,5} {0,4}\|[^|]{1,60}\|[^|]{1,60}\|")
 _RAW = re.compile(r"\s(?:[0-9a-f]{2} )?\[[0-9a-f ]{2,30}\]\s*\Z")
 _NAME = re.compile(r"[^#|]{1,60}")
 _MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
@@ -64,18 +75,42 @@ class _Record:
 
 
 def _time(date: str, clock: str, zone: str | None) -> tuple[float | None, str]:
-    """Return (seconds since the epoch, the stamp as digits) of month/day/year or Mon-dd-yyyy."""
+    """Return (seconds since the epoch, the stamp as digits).
+
+    A date is month/day/year, day.month.year, Mon-dd-yyyy or ISO 8601, as the locale has it.
+    """
+    clock = _of_24_hours(clock)
     if match := re.fullmatch(r"(\d{1,2})/(\d{1,2})/(\d{2}|\d{4})", date, re.ASCII):
         month, day, year = int(match[1]), int(match[2]), int(match[3])
+    elif match := re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{2}|\d{4})", date, re.ASCII):
+        month, day, year = int(match[2]), int(match[1]), int(match[3])
     elif match := re.fullmatch(r"([A-Z][a-z]{2})-(\d{1,2})-(\d{4})", date, re.ASCII):
         month = _MONTHS.index(match[1].lower()) + 1 if match[1].lower() in _MONTHS else 0
         day, year = int(match[2]), int(match[3])
     else:
-        return moment(f"{date}T{clock}"), f"{date} {clock}"
+        return _shifted(moment(f"{date}T{clock}"), zone), f"{date}T{clock}"
     year += 2000 if year < 70 else 1900 if year < 100 else 0  # noqa: PLR2004 - as C's strptime does
     stamp = f"{year:04d}-{month:02d}-{day:02d}T{clock}"
-    at = moment(stamp)
-    return at if at is None else at - 3600.0 * _OFFSETS.get(zone or "", 0), stamp
+    return _shifted(moment(stamp), zone), stamp
+
+
+def _of_24_hours(clock: str) -> str:
+    """Return a time of day without AM or PM."""
+    time, _, half = clock.partition(" ")
+    hour, colon, rest = time.partition(":")
+    if not half or not hour.isdecimal():
+        return time
+    return f"{int(hour) % 12 + 12 * (half.upper() == 'PM'):02d}{colon}{rest}"
+
+
+def _shifted(at: float | None, zone: str | None) -> float | None:
+    """Return a time of `zone`, a word or an offset such as +02:00, as UTC."""
+    if at is None or not zone:
+        return at
+    if zone[0] in "+-":
+        hours = int(zone[1:3]) + int(zone[-2:]) / 60
+        return at - 3600.0 * (hours if zone[0] == "+" else -hours)
+    return at - 3600.0 * _OFFSETS.get(zone, 0)
 
 
 def _name(text: str) -> str:
@@ -166,41 +201,89 @@ class _Log:
         return found
 
 
+class _Lines:
+    """A walk over a file's lines: `said` is what the tool could not do, `unread` what was not read.
+
+    `unread` counts lines that begin as an event does, and are in no form that is known.
+    """
+
+    def __init__(self) -> None:
+        self.log, self.sensors = _Log(), ipmi_sensors.Sensors()
+        self.empty = self.unread = 0
+        self.said: list[str] = []
+        self._first = ""
+        self._blocks = Blocks()
+
+    def take(self, line: str, number: int) -> None:
+        """Look at one line."""
+        line = with_bars(line)
+        inside, ended = self._blocks.take(line)
+        self._block(ended, number - 1)
+        if inside:
+            return
+        if record := _record(line, number):
+            self.log.take(record)
+        elif self.sensors.take(line, number):
+            return
+        elif _EMPTY.match(line):
+            self.empty = 1
+        elif _ROW.match(line):
+            self.unread += 1
+            self._first = self._first or f"line {number}: {line}"
+        elif _REFUSED.match(line) and len(self.said) < 5:  # noqa: PLR2004
+            self.said.append(f"line {number}: {line}")
+
+    def end(self, number: int) -> None:
+        """Close what is open after the last line."""
+        self._block(self._blocks.end(), number)
+
+    def _block(self, ended: str, number: int) -> None:
+        if ended and (record := _record(ended, number)):
+            self.log.take(record)
+
+    def problems(self) -> list[str]:
+        """Return what a person ought to know of the file."""
+        found = list(self.said)
+        if self.unread:
+            found.append(f"{self.unread} lines look like events, and are in no form that is known; "
+                         f"the first is {self._first}")  # fmt: skip
+        if self.log.dropped:
+            found.append(f"{self.log.dropped} further events are not kept: more than {MOST}")
+        return found
+
+
 def read(source: Source) -> Reading:
     """Read event logs and sensor tables; lines of neither are passed over."""
-    log, sensors = _Log(), ipmi_sensors.Sensors()
-    problems: list[str] = []
-    empty = 0
+    lines, number = _Lines(), 0
     text = source.whole(LIMIT).decode("utf-8", "replace")
     for number, whole in enumerate(text.splitlines(), start=1):
-        line = whole[:LINE_LIMIT].rstrip()
-        if record := _record(line, number):
-            log.take(record)
-        elif sensors.take(line, number):
-            continue
-        elif _EMPTY.match(line):
-            empty = 1
-        elif _REFUSED.match(line) and len(problems) < 5:  # noqa: PLR2004
-            problems.append(f"line {number}: {line}")
-    if log.dropped:
-        problems.append(f"{log.dropped} further events are not kept: more than {MOST}")
-    measured: list[Measurement] = sensors.measured
+        lines.take(whole[:LINE_LIMIT].rstrip(), number)
+    lines.end(number)
+    log, sensors = lines.log, lines.sensors
     missing = [
         Missing(KIND, "host", "bmc.sensor", Why.NO_READING, f"{name} gives no reading")
         for name in sensors.silent
     ]
-    records = log.records + sensors.records + empty
-    worked = bool(records) and (bool(log.records or empty) or sensors.records > len(sensors.silent))
+    records = log.records + sensors.records + lines.empty
+    told = log.records or lines.empty or sensors.records > len(sensors.silent)
+    problems = [*source.problems, *lines.problems()]
+    if not records and not problems:
+        problems.append("no line in it is an event or a sensor")
     return Reading(
-        source.path, KIND, records, tuple(map(plain, (*source.problems, *problems))),
-        (*log.events(), *sensors.events), tuple(measured), tuple(missing), source.cut, worked,
+        source.path, KIND, records, tuple(map(plain, problems)),
+        (*log.events(), *sensors.events), tuple(sensors.measured), tuple(missing),
+        source.cut or bool(lines.unread), worked=bool(records and told),
     )  # fmt: skip
 
 
 _EVENTS = re.compile(
     rb"^\s{0,8}[0-9A-Fa-f]{1,5} {0,4}\| {0,4}"
-    rb"(?:\d{1,2}/\d{1,2}/\d{2,4}|Pre-?Init|[A-Z][a-z]{2}-\d{1,2}-\d{4})"
-    rb"[^|\n]{0,20}\|[^|\n]{1,80}\|[^|\n]{0,80}\|?",
+    rb"(?:\d{1,2}/\d{1,2}/\d{2,4}|\d{1,2}\.\d{1,2}\.\d{2,4}|\d{4}-\d\d-\d\d|Pre-?Init"
+    rb"|[A-Z][a-z]{2}-\d{1,2}-\d{4})"
+    rb"[^|\n]{0,20}\|[^|\n]{1,80}\|[^|\n]{0,80}\|?"
+    rb"|^\s{0,8}[0-9A-Fa-f]{1,5},(?:\d{1,4}[/.\-]\d{1,2}[/.\-]\d{2,4}|Pre-?Init[^,\n]{0,20}),"
+    rb"[^,\n]{0,24},[^\n]{3,300},(?:Dea|A)sserted\b"
+    rb"|^SEL Record ID {1,20}: [0-9a-f]{4}\s*$",
     re.MULTILINE,
 )
 _VENDOR = re.compile(

@@ -23,6 +23,26 @@ _NAMES = (
     ("storage", re.compile(r"hdd|ssd|drive|disk|nvme", re.IGNORECASE)),
     ("gpu", re.compile(r"gpu|sxm", re.IGNORECASE)),
 )
+_BITS = (
+    (re.compile(r"redundan", re.IGNORECASE), 0,
+     ((1, "bmc.power.redundancy", "redundancy lost"),
+      (2, "bmc.power.redundancy", "redundancy degraded"),
+      (5, "bmc.power.redundancy", "non-redundant, insufficient resources"))),
+    (re.compile(r"^(?:ps|psu|pws|pwr ?supply|power ?supply)[ _]?#?\d{0,2}"
+                r"(?:[ _]?(?:status|state))?\Z", re.IGNORECASE), 1,
+     ((1, "bmc.power.supply", "power supply failure detected"),
+      (3, "bmc.power.input", "power supply input lost"),
+      (4, "bmc.power.input", "power supply input lost or out of range"),
+      (5, "bmc.power.input", "power supply input out of range, but present"),
+      (6, "bmc.power.warning", "power supply configuration error"),
+      (2, "bmc.power.warning", "power supply predictive failure"))),
+    (re.compile(r"^(?:cpu|p|proc\w{0,6})[ _]?\d{1,2}[ _]?status\Z", re.IGNORECASE), 1 << 7,
+     ((0, "bmc.cpu", "processor IERR"), (1, "bmc.thermal.critical", "processor thermal trip"))),
+    (re.compile(r"^(?:drive|hdd|ssd|nvme|disk)[ _]?\d{1,3}(?:[ _]?(?:status|state))?\Z",
+                re.IGNORECASE), 1,
+     ((1, "bmc.storage.drive", "drive fault"),
+      (2, "bmc.storage.predicted", "drive predictive failure"))),
+)  # fmt: skip
 _GRAVE = frozenset(("cr", "nr", "lcr", "lnr", "ucr", "unr"))
 _MILD = frozenset(("nc", "lnc", "unc"))
 _VALUE = re.compile(r"(-?\d{1,9}(?:\.\d{1,6})?) ?(degrees C|RPM|Volts|Amps|Watts)?\b", re.ASCII)
@@ -35,6 +55,21 @@ def _area(name: str, unit: str) -> str:
     unit = unit.lower()
     by_unit = next((area for word, area in _UNITS if word in unit), "")
     return by_unit or next((area for area, words in _NAMES if words.search(name)), "unknown")
+
+
+def discrete(name: str, bits: int) -> tuple[str, str] | None:
+    """Return (code, words) of the gravest state bit that a discrete sensor has set, or None.
+
+    The lower eight bits are those of the sensor's type, IPMI 2.0, table 42-3, and of redundancy,
+    table 42-2. A part without its bit of presence does not tell of itself: another sort of sensor
+    may bear its name.
+    """
+    for names, presence, states in _BITS:
+        if names.search(name):
+            if presence and not bits & presence:
+                return None
+            return next(((code, said) for bit, code, said in states if bits & 1 << bit), None)
+    return None
 
 
 class Sensors:
@@ -58,6 +93,8 @@ class Sensors:
         else:
             return False
         self.records += 1
+        if len(parts) == _SENSOR_COLUMNS and _HEX.match(parts[3]):
+            state, value = "discrete", f"0x{parts[3][2:].zfill(4)[:2]}"
         self._judged(plain(name, 60), plain(value, 120), state, number)
         return True
 
@@ -72,6 +109,9 @@ class Sensors:
             area = _area(name, value)
             code = f"bmc.{area}.{'critical' if state in _GRAVE else 'warning'}"
             code = "bmc.thermal.leak" if area == "leak" else code
+        elif _HEX.match(bare) and (found := discrete(name, int(bare, 16))):
+            code, words = found
+            value = f"{value}, {words}"
         elif not _VALUE.match(value) and not _HEX.match(bare):
             code = code_of(f"{name} {value}")  # a discrete sensor says what it sees in words
         if code and len(self.events) < 1000:  # noqa: PLR2004

@@ -48,7 +48,8 @@ _LOG = re.compile(
     rb" |debug\d?: |"
     rb"sched: |backfill: |slurm(?:ctld|d|stepd|dbd)\b|_slurm_rpc|_job_complete|update_node|Nod"
     rb"e |Nodes |"
-    rb"node |_sync_nodes|validate_node_specs|drain_nodes|cleanup_completing|Launching batch|launch task|\*\*"
+    rb"node |_sync_nodes|validate_node_specs|"
+    rb"drain_nodes|cleanup_completing|Launching batch|launch task|\*\*"
     rb"\* )", re.MULTILINE,
 )  # fmt: skip
 _TABLES = (

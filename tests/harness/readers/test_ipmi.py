@@ -148,3 +148,88 @@ def test_a_record_of_raw_bytes_alone_says_nothing(tmp_path):
     text = "004f 07/08/25 11:12:13 MIN BIOS      6f [a0 00 11]\n"
     found, verdict, _ = judged(tmp_path, text + sel(("Button #0x1", "Power Button pressed")))
     assert (found.kind, found.records, found.events, verdict) == ("ipmi", 2, (), "PASS")
+
+
+VERBOSE = """SEL Record ID          : 00{}
+ Record Type           : 02
+ Timestamp             : 03/04/2026 05:06:0{}
+ Sensor Type           : Power Supply
+ Sensor Number         : c8
+ Event Type            : Sensor-specific Discrete
+ Event Direction       : {} Event
+ Description           : Power Supply AC lost
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "at"),
+    [
+        ("  2a | 03/04/2026 | 05:06:07 AM UTC | Memory DIMM_C1 | Uncorrectable ECC | Asserted", 0),
+        ("  2a | 03/04/2026 | 05:06:07 PM | Memory DIMM_C1 | Uncorrectable ECC | Asserted", 43200),
+        ("  2a | 03/04/2026 | 12:06:07 AM | Memory DIMM_C1 | Uncorrectable ECC | Asserted", -18000),
+        ("  2a | 2026-03-04 | 05:06:07 | Memory DIMM_C1 | Uncorrectable ECC | Asserted", 0),
+        ("  2a | 2026-03-04 | 05:06:07 CET | Memory DIMM_C1 | Uncorrectable ECC | Asserted", -3600),
+        ("  2a | 04.03.2026 | 05:06:07 | Memory DIMM_C1 | Uncorrectable ECC | Asserted", 0),
+        ("  2a | 04.03.26 | 05:06:07 +01:00 | Memory A1 | Uncorrectable ECC | Asserted", -3600),
+        ("2a,03/04/2026,05:06:07,Memory DIMM_C1,Uncorrectable ECC,Asserted", 0),
+        ("2a,2026-03-04,05:06:07 UTC,Memory DIMM_C1,Uncorrectable ECC,Asserted", 0),
+    ],
+    ids=["AM", "PM", "midnight", "ISO", "a zone", "German", "an offset", "csv", "csv and ISO"],
+)  # fmt: skip
+def test_times_of_all_locales(tmp_path, row, at):
+    path = tmp_path / "x"
+    path.write_text(row + "\n")
+    found = read(path)
+    (event,) = found.events
+    assert (found.kind, event.code) == ("ipmi", "bmc.memory.uncorrected")
+    assert event.at == 1772600767.0 + at
+
+
+@pytest.mark.parametrize(
+    ("ways", "codes"),
+    [(("Assertion",), ["bmc.power.input"]), (("Assertion", "Deassertion"), [])],
+    ids=["stands", "is over"],
+)
+def test_a_verbose_event_log(tmp_path, ways, codes):
+    path = tmp_path / "x"
+    path.write_text("".join(VERBOSE.format(f"0{i}", i, way) for i, way in enumerate(ways, 1)))
+    found = read(path)
+    assert (found.kind, found.records) == ("ipmi", len(ways))
+    assert [event.code for event in found.events] == codes
+
+
+SENSOR = "{:<16} | 0x0        | discrete   | {}| na | na | na | na | na | na\n"
+SDR = "{:<16} | {} | ok\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "bits", "code"),
+    [
+        ("PS2 Status", 0x01, None), ("PSU1_Status", 0x81, None), ("PS2 Status", 0x00, None),
+        ("PS2 Status", 0x09, "bmc.power.input"), ("PSU 2", 0x11, "bmc.power.input"),
+        ("PS1 Status", 0x03, "bmc.power.supply"), ("PS1 Status", 0x0B, "bmc.power.supply"),
+        ("PS1 Status", 0x05, "bmc.power.warning"), ("PS1 Status", 0x02, None),
+        ("PS Redundancy", 0x01, None), ("PS Redundancy", 0x02, "bmc.power.redundancy"),
+        ("CPU1 Status", 0x80, None), ("CPU1 Status", 0x81, "bmc.cpu"), ("CPU1 Status", 0x01, None),
+        ("Drive 3", 0x01, None), ("Drive 3", 0x03, "bmc.storage.drive"),
+        ("Chassis Intru", 0x03, None),
+    ],
+)  # fmt: skip
+def test_bits_of_discrete_sensors(tmp_path, name, bits, code):
+    path = tmp_path / "x"
+    for row in (SENSOR.format(name, f"0x{bits:02x}80"), SDR.format(name, f"0x{bits:02x}")):
+        path.write_text(SDR.format("FAN7", "9000 RPM") + SDR.format("FAN8", "9000 RPM") + row)
+        found = read(path)
+        assert (found.kind, found.records) == ("ipmi", 3)
+        assert [event.code for event in found.events] == ([code] if code else [])
+
+
+def test_events_in_no_known_form_are_said(tmp_path):
+    path = tmp_path / "x"
+    row = "  1 | 03/04/2026 | 05:06:07 | Memory DIMM_C1 | Correctable ECC | Asserted\n"
+    path.write_text(row + "  2 | the fourth of March | at noon | Memory DIMM_C1 | Bad | Asserted\n")
+    found = read(path)
+    assert (found.records, found.cut) == (1, True)
+    assert "1 lines look like events" in found.problems[0]
+    assert str(judge_inputs([found]).verdict) == "UNKNOWN"
