@@ -2,8 +2,10 @@
 
 The signs of one log come in, with the table's meaning; fewer go out. What stands at the same step
 as a cause follows from it: a watchdog, a peer that is gone, an exit. Two ends report one broken
-path, so several reporters accuse the fabric and none of themselves. Numbers that are not numbers on
-one rank alone, beside others' finite ones, point at that rank; on all ranks at the data.
+path, so several reporters accuse the fabric and none of themselves, unless one says that its own
+port failed. A node that failed, and a scheduler that ended the job, explain the rest. Numbers that
+are not numbers on one rank alone, beside others' finite ones, point at that rank; on all ranks at
+the data.
 """
 
 from collections.abc import Sequence
@@ -13,10 +15,13 @@ from rackproof.diagnostics.rules.tables import Rule
 from rackproof.harness.model import Event
 
 Sign = tuple[Event, Rule]
-PREFIXES = ("cuda.", "nccl.", "net.", "job.")
+PREFIXES = ("cuda.", "nccl.", "net.", "job.", "rdma.")
 FOLLOWS = "job-follows"
 _HARD = frozenset(("terminal", "hardware"))
-_PATH = "job-path"  # of the network between two ends
+PATH = "job-path"  # of the network between two ends
+OWN_PORT = "nccl.port"
+_NODE = "job-node"
+_ENDINGS = frozenset((_NODE, "job-ended"))
 _NUMBERS = "job-numbers"
 STEPS_APART = 1  # lines of several ranks are written out of order by about a step
 
@@ -37,10 +42,10 @@ def _explained(sign: Sign, causes: Sequence[Sign]) -> bool:
         other = cause[1]
         if cause is sign or not _near(sign, cause):
             continue
-        if rule.family == FOLLOWS:
+        if rule.family == FOLLOWS or (rule.family == PATH and other.family in _ENDINGS):
             return True
-        if other.kind in _HARD and other.family != _PATH and (
-            rule.family == _PATH or rule.kind == "app"
+        if other.kind in _HARD and other.family != PATH and (
+            rule.family == PATH or rule.kind == "app"
         ):  # fmt: skip
             return True
     return False
@@ -51,8 +56,13 @@ def _placed(mine: Sequence[Sign]) -> list[Sign]:
     known = {event.code for event, _ in mine if not _host(event.subject)}
     return [
         (event, rule) for event, rule in mine
-        if not (event.code in known and _host(event.subject)) or rule.family in (FOLLOWS, _PATH)
+        if not (event.code in known and _host(event.subject)) or rule.family in (FOLLOWS, PATH)
     ]  # fmt: skip
+
+
+def _nodes(mine: Sequence[Sign]) -> list[Sign]:
+    """Return the nodes that failed by name, where any is named: a step names its first node."""
+    return [s for s in mine if "node" in s[0].detail] or _one(mine)
 
 
 def _host(subject: str) -> bool:
@@ -73,7 +83,8 @@ def _one(signs: Sequence[Sign], subject: str = "host") -> list[Sign]:
 
 def _paths(mine: Sequence[Sign]) -> list[Sign]:
     """Join the reports of one broken path: from one host they name it, from several the fabric."""
-    found = _one(mine, "fabric")
+    own = [sign for sign in mine if sign[0].code == OWN_PORT]
+    found = _one(own or mine, "fabric")
     if found and found[0][0].subject == "fabric":
         event, rule = found[0]
         return [(event, replace(rule, component="fabric"))]
@@ -110,12 +121,13 @@ def settle(signs: Sequence[Sign]) -> list[Sign]:
     """Return the signs of one file, with those of a job's death brought down to their causes."""
     mine = [s for s in signs if s[0].code.startswith(PREFIXES) and not _went_on(*s)]
     causes = [sign for sign in mine if sign[1].family != FOLLOWS]
+    others = [sign for sign in signs if not sign[0].code.startswith(PREFIXES)]
+    causes += [sign for sign in others if sign[1].kind in _HARD and "step" in sign[0].detail]
     left = _placed([sign for sign in mine if not _explained(sign, causes)])
-    groups: dict[str, list[Sign]] = {FOLLOWS: [], _PATH: [], _NUMBERS: [], "": []}
+    groups: dict[str, list[Sign]] = {FOLLOWS: [], PATH: [], _NUMBERS: [], _NODE: [], "": []}
     for sign in left:
         groups[sign[1].family if sign[1].family in groups else ""].append(sign)
-    others = [sign for sign in signs if not sign[0].code.startswith(PREFIXES)]
     return [
-        *others, *groups[""], *_paths(groups[_PATH]), *_numbers(groups[_NUMBERS]),
-        *_unexplained(groups[FOLLOWS]),
+        *others, *groups[""], *_paths(groups[PATH]), *_numbers(groups[_NUMBERS]),
+        *_nodes(groups[_NODE]), *_unexplained(groups[FOLLOWS]),
     ]  # fmt: skip

@@ -30,6 +30,20 @@ class Boot:
 
 
 @dataclass(frozen=True, slots=True)
+class Job:
+    """What a job's output tells of which job it is.
+
+    `names` are what no two jobs share (communicators, runs, a scheduler's numbers), `addresses` the
+    network addresses of the hosts that wrote it, `peers` addresses and hosts that it names as the
+    other end of a connection that failed.
+    """
+
+    names: frozenset[str] = frozenset()
+    addresses: frozenset[str] = frozenset()
+    peers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """One input file.
 
@@ -39,6 +53,7 @@ class Reading:
     carry ``host:NAME/`` themselves. `taken` is when a snapshot was taken, in seconds since the
     epoch, where the file says it. `named` is False for a file that was met in `folder`, the one
     that the user named. `boots` tells when boots began, on the clock that the file's dates have.
+    `job` is the job whose output the file is.
     """
 
     path: Path
@@ -58,6 +73,8 @@ class Reading:
     taken: float | None = None
     folder: Path | None = None
     boots: tuple[Boot, ...] = ()
+    job: Job | None = None
+    parts: tuple["Reading", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 One alternation over whole chunks finds the lines with progress or trouble, so a log of gigabytes
 passes with flat memory. Equal words of one rank between two steps are one event with a count. Each
-event says at which step it stood: what follows a cause without a step between follows from it.
+event says at which step it stood: what follows a cause without a step between follows from it. A
+line has the time of its own stamp; one without lies ``after`` the last and ``until`` the next.
 """
 
 import re
@@ -14,6 +15,7 @@ from rackproof.harness.model import Event, Measurement
 from rackproof.harness.readers import job_signs
 from rackproof.harness.readers.job_places import LEARN, Places, Spoken
 from rackproof.harness.readers.job_signs import Sign, sign_of
+from rackproof.harness.readers.job_times import Stamp
 from rackproof.harness.readers.numbered import Numbered, alternation
 from rackproof.harness.readers.places import plain
 from rackproof.harness.readers.reading import Reader, Reading
@@ -23,14 +25,15 @@ from rackproof.harness.readers.source import Source
 KIND = "training-log"
 MOST_EVENTS = 2000
 _XID = "NVRM: Xid ("
-_APART = ("peer", "nic", "place", "link")  # what else tells one event from another
+_APART = ("peer", "nic", "place", "link", "node")  # what else tells one event from another
 _PROGRESS = (b"iteration", b"grad norm", b"grad_norm", b"loss", b"Loss", b"skipped=", b"LOSS",
              b"learning rate:", b"batch size:", b"elapsed time per", b"consumed ", b"samples per",
              b" |\n")  # fmt: skip
 _PATTERN = alternation([*job_signs.literals(), *LEARN, *_PROGRESS, _XID.encode()])
-_NUMBER = (
-    r"['\"]?\]? {0,4}[:=] {0,4}['\"]?"
-    r"(-?[nN]a[nN]|[+-]?[iI]nf(?:inity)?|[+-]?\d[\d.]{0,30}(?:[eE][+-]?\d{1,4})?)(?![\w.])"
+_NUMBER = (  # Lightning pads what it prints, also ``nan.0``
+    r"(?:['\"]?\]? {0,4}[:=] {0,4}['\"]?| {1,2}(?:is )?)"
+    r"(-?[nN]a[nN](?:\.0{0,4})?|[+-]?[iI]nf(?:inity)?(?:\.0{0,4})?"
+    r"|[+-]?\d[\d.]{0,30}(?:[eE][+-]?\d{1,4})?)(?![\w.%])"
 )
 # Each begins with a literal, which re looks for fast, and asks afterwards what stands before it.
 _VALUES = (
@@ -66,6 +69,9 @@ class _Told:
     said: Spoken
     line: int
     step: int
+    after: float | None
+    until: float | None = None
+    last: Stamp | None = None
     count: int = 0
 
 
@@ -75,6 +81,7 @@ class _Job:
 
     places: Places = field(default_factory=Places)
     told: dict[tuple[object, ...], _Told] = field(default_factory=dict)
+    undated: list[_Told] = field(default_factory=list)
     steps: int = 0
     shapes: Counter[str] = field(default_factory=Counter)
     finite: Counter[int | None] = field(default_factory=Counter)
@@ -86,14 +93,20 @@ class _Job:
 
     def take(self, line: str, number: int) -> None:
         """Look at one line of interest."""
+        before = self.places.times.last
         said = self.places.spoken(line)
         self.places.learn(said)
+        if self.undated and said.stamp is not None and said.stamp.clock == "epoch":
+            for told in self.undated:
+                told.until = said.stamp.at
+            self.undated.clear()
         if self._progress(said, number) and "rror" not in said.text:
             return
         if _XID in said.text:
             self._kernel(said, number)
         elif (sign := sign_of(said.text)) is not None:
-            self.add(sign, said, number)
+            self.add(sign, said, number, before)
+            self.places.met_peer(said.text)
 
     def _kernel(self, said: Spoken, number: int) -> None:
         """Take in a line of the kernel's log that the job's launcher shows."""
@@ -101,15 +114,19 @@ class _Job:
         if sign is not None and sign.subject.startswith("pci:"):
             self.add(Sign(sign.code, {**sign.detail, "place": sign.subject}), said, number)
 
-    def add(self, sign: Sign, said: Spoken, number: int) -> None:
+    def add(self, sign: Sign, said: Spoken, number: int, after: float | None = None) -> None:
         """Take a sign in: into an equal one at the same step, or as a new one."""
         key = (sign.code, said.rank, said.host, self.steps, *map(sign.detail.get, _APART))
         if key not in self.told:
             if len(self.told) >= MOST_EVENTS:
                 self.dropped += 1
                 return
-            self.told[key] = _Told(sign, said, number, self.steps)
-        self.told[key].count += 1
+            self.told[key] = _Told(sign, said, number, self.steps, after)
+            if said.stamp is None:
+                self.undated.append(self.told[key])
+        told = self.told[key]
+        told.count += 1
+        told.last = said.stamp or told.last
 
     def _progress(self, said: Spoken, number: int) -> bool:
         """Take in a step's record; False where the line is none."""
@@ -174,17 +191,37 @@ def _odd(value: str) -> bool:
 
 def _words(record: _Record) -> Spoken:
     said = record.said
-    return Spoken(record.text, said.host, said.rank, said.pid)
+    return Spoken(record.text, said.host, said.rank, said.pid, said.stamp)
+
+
+def _subject(told: _Told, job: _Job) -> str:
+    """Return what a sign is about: a place that it names itself, else who said it."""
+    sign, said = told.sign, told.said
+    if "node" in sign.detail:
+        return f"host:{sign.detail['node']}"
+    place = sign.detail.get("place")
+    if place is None or sign.code.startswith("job."):
+        return job.places.subject(said, str(sign.detail.get("nic", "")))
+    home = f"host:{said.host}/" if len(job.places.hosts) > 1 and said.host else ""
+    return f"{home}{place}"
+
+
+def _when(told: _Told) -> dict[str, str | int | float]:
+    """Return what is known of the time beside the stamp itself."""
+    stamp, last = told.said.stamp, told.last
+    if stamp is None:
+        bounds = {"after": told.after, "until": told.until}
+        return {name: at for name, at in bounds.items() if at is not None}
+    detail: dict[str, str | int | float] = {"local": 1} if stamp.local else {}
+    if last is not None and last.clock == stamp.clock and last.at > stamp.at:
+        detail["last"] = last.at
+    return detail
 
 
 def _event(told: _Told, job: _Job) -> Event:
     sign, said = told.sign, told.said
-    device = str(sign.detail.get("nic", ""))
-    subject = job.places.subject(said, device)
-    if sign.code.startswith("xid."):
-        home = f"host:{said.host}/" if len(job.places.hosts) > 1 and said.host else ""
-        subject = home + str(sign.detail.get("place"))
     detail = {**sign.detail, "count": told.count, "line": told.line, "step": told.step}
+    detail |= _when(told)
     detail["later_steps"] = job.steps - told.step
     if said.rank is not None:
         detail["rank"] = said.rank
@@ -192,7 +229,8 @@ def _event(told: _Told, job: _Job) -> Event:
         detail["finite_ranks"] = len([rank for rank in job.finite if rank not in (None, said.rank)])
     if job.places.world:
         detail["world"] = job.places.world
-    return Event(subject, sign.code, plain(said.text), clock="none", detail=detail)
+    at, clock = (said.stamp.at, said.stamp.clock) if said.stamp else (None, "none")
+    return Event(_subject(told, job), sign.code, plain(said.text), at, clock, detail)
 
 
 def _late(job: _Job) -> Iterator[Event]:
@@ -212,6 +250,11 @@ def _late(job: _Job) -> Iterator[Event]:
                       rank=late[0])  # fmt: skip
         detail = {"rank": late[0], "step": job.steps}
         yield Event(job.places.subject(said), "nccl.late", said.text, clock="none", detail=detail)
+
+
+def _ill(job: _Job) -> bool:
+    """Whether anything went wrong: that a scheduler ended it tells nothing of the machine."""
+    return any(told.sign.code != "job.cancelled" for told in job.told.values())
 
 
 def _ran(job: _Job) -> Iterator[Event]:
@@ -234,7 +277,7 @@ def read(source: Source) -> Reading:
     if job.short and not lines.whole:
         cut = True
         problems.append(f"line {lines.total}: cut short")
-    if not job.steps and not job.told:
+    if not job.steps and not _ill(job):
         problems.append("no step of a training, and no sign of how it ended")
     hosts = job.places.hosts
     home = next(iter(hosts)) if len(hosts) == 1 else None
@@ -246,7 +289,8 @@ def read(source: Source) -> Reading:
         source.path, KIND, lines.total, tuple(problems),
         (*(_event(told, job) for told in job.told.values()), *_late(job), *_ran(job)),
         (Measurement(KIND, "host", "job.steps", max(job.shapes.values(), default=0), "events"),),
-        cut=cut, worked=bool(job.steps or job.told), aliases=aliases, host=home,
+        cut=cut, worked=bool(job.steps) or _ill(job), aliases=aliases, host=home,
+        job=job.places.job,
     )  # fmt: skip
 
 
@@ -260,6 +304,8 @@ _MARKS = re.compile(
     rb"[\w.\-]{1,64}:\d{1,10}:\d{1,10} \[\d{1,4}\] (?:[\w/.]{1,40}:\d{1,6} )?NCCL (?:INFO|WARN)"
     rb"|\[[EWIF][\d: .\-]{0,34} ?(?:\d{1,9} )?ProcessGroupNCCL\.cpp:\d"
     rb"|iteration {1,12}\d{1,12}/ {0,12}\d{1,12} {0,4}\|"
+    rb"|\[\d{10}\.\d{3,9}\] \[[\w.\-]{1,253}:\d{1,10}:\d{1,10}\] [^\n]{0,60}UCX "
+    rb"|srun: error: |slurmstepd: error: "
     rb"|\[\d{4}-\d\d-\d\d [\d:,.]{8,16}\] \[\w{4,8}\] \[(?:launch|runner|logging|engine|real_accel"
     rb"erator|multinode_runner|timer|comm|stage\w{1,24})\.py:\d"
     rb"|\[?[EWI]?[\d: .\-,]{0,34}\]? ?(?:\d{1,9} )?(?:\[\w{4,8}\] )?torch[/.]distributed[/.]elastic"
@@ -267,9 +313,10 @@ _MARKS = re.compile(
     rb"|torch\.distributed\.DistBackendError: "
     rb"|\{'(?:train_)?loss': '?(?:nan|inf|\d)"
     rb"|(?:[\w:.\- \[\],]{0,60} - (?:root - )?INFO - )?step: {0,4}\d{1,9} {1,4}loss: {1,4}[\dn]"
-    rb"|(?:Training e|E)poch:? \[?\d{1,7}[^\n]{0,200}(?:\b|_)loss(?: ?[=:]|_\w{1,20}=) ?(?:nan|\d)"
-    rb"|(?:step|iter)[ :=]{1,2}\d{1,9}(?:/\d{1,9})?[ ,:|][^\n]{0,80}\bloss(?: is)?[ :=]{1,3}"
-    rb"(?:nan|\d))",
+    rb"|(?:Training e|E)poch:? \[?\d{1,7}[^\n]{0,200}(?:\b|_)[lL]oss(?: ?[=:]|_\w{1,20}=)? ?(?:nan|"
+    rb"\d)"
+    rb"|(?:[Ee]poch[ :=]{1,2}\d{1,7}[ ,|/]{1,3})?(?:[Ss]tep|[Ii]ter(?:ation)?)[ :=]{1,2}\d{1,9}"
+    rb"(?:/\d{1,9})?[ ,:|][^\n]{0,80}\b[lL]oss(?: is)?[ :=]{1,3}(?:nan|\d))",
     re.MULTILINE,
 )
 _SOURCE = re.compile(

@@ -90,7 +90,8 @@ def test_bandwidths_of_other_tools_are_not_held_against_one_another():
     assert signs(values) == []
 
 
-CODES = {code for code, _ in job_signs.WORDS} - {"nccl.ib", "nccl.async"}
+CODES = {code for code, _ in job_signs.WORDS}
+CODES -= {"nccl.ib", "nccl.async", "smi.handle", "nvml", "job.stopped"}
 CODES |= {"nccl.ib.12", "nccl.ib.5", "nccl.port", "nccl.late", "job.mistake", "job.exception",
           "job.loss_missing"}  # fmt: skip
 CODES |= {code for code, _ in fabricmanager._PLAIN} - {"fm.nothing"}
