@@ -38,6 +38,11 @@ def read(source: Source) -> Reading:
         problems.append(f"{refused} answers are errors of the service, and say nothing of parts")
     if parts.empty:
         problems.append(f"{parts.empty} resources give neither health nor reading")
+    mute = (
+        bool(parts.mute) and parts.mute == parts.records and not (parts.measured or entries.records)
+    )
+    if mute and not problems:
+        problems.append(f"{parts.mute} sensors give no reading, and nothing else is told")
     missing = [
         Missing(KIND, "host", "bmc.sensor", Why.NO_READING, f"{name} gives no reading")
         for name in parts.silent
@@ -47,7 +52,8 @@ def read(source: Source) -> Reading:
         source.path, KIND, records, tuple(map(plain, (*source.problems, *problems))),
         (*parts.events(), *entries.events()), tuple(parts.measured), tuple(missing),
         cut=source.cut or (bool(problems) and len(found) == 0) or _broken(problems),
-        worked=bool(records), serials=parts.serials, uuids=parts.uuids, host=parts.host,
+        worked=bool(records) and not mute, serials=parts.serials, uuids=parts.uuids,
+        host=parts.host,
     )  # fmt: skip
 
 

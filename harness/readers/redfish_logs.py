@@ -4,10 +4,13 @@ An entry that its source has resolved, or whose deassertion follows in the log, 
 time before 2000 is a clock that was never set.
 """
 
+import re
+
 from rackproof.harness.model import Event
 from rackproof.harness.readers.bmc import cleared, code_of
 from rackproof.harness.readers.clues import device, moment, xids
 from rackproof.harness.readers.places import plain
+from rackproof.harness.readers.redfish_parts import gpu_in, memory_code
 from rackproof.harness.readers.redfish_tree import Resource, text
 
 MOST = 5000
@@ -18,6 +21,14 @@ _OVER = (
     "returned to normal",
     "is restored",
     "has been restored",
+    "operating normally",
+    "power restored",
+    "within range",
+    "is now ok",
+)
+_PART = re.compile(
+    r"\b(power ?supply|psu?|fan|dimm|drive|disk|pump|temp\w{0,8}|cpu|volt\w{0,4})s?[ _#\-]{0,2}"
+    r"(\d{1,3}|[a-z]\d{1,2})\b"
 )
 
 
@@ -44,18 +55,21 @@ class Entries:
         """Return the signs in order of time, whichever end of the log is listed first."""
         told: list[tuple[Event, str]] = []
         open_: dict[tuple[str, str], list[int]] = {}
+        parts: dict[str, set[str]] = {}
         over: set[int] = set()
         for at, number, resource in sorted(self._entries, key=lambda entry: entry[:2]):
             words = _words(resource)
             code = _code(resource, words)
-            key = (text(resource.fields.get("SensorNumber")) or _origin(resource), code)
-            if code and _back(resource):
-                over.update(open_.pop(key, ()))
+            part = _part(resource, words)
+            if _back(resource):
+                for back in [code] if code else sorted(parts.get(part, ())) if part else []:
+                    over.update(open_.pop((part, back), ()))
             elif code:
-                open_.setdefault(key, []).append(len(told))
+                open_.setdefault((part, code), []).append(len(told))
+                parts.setdefault(part, set()).add(code)
                 if resource.fields.get("Resolved") is True:
                     over.add(len(told))
-                told.append((_event(words, at, number), code))
+                told.append((_event(resource, words, at, number), code))
         found = []
         for index, (event, code) in enumerate(told):
             if code.startswith(("xid.", "sxid.")):
@@ -72,7 +86,20 @@ class Entries:
 def _words(resource: Resource) -> str:
     sensor = text(resource.fields.get("SensorType"))
     message = text(resource.fields.get("Message")) or resource.name
-    return plain(f"{sensor}: {message}" if sensor else message)
+    origin = _origin(resource).rstrip("/").rpartition("/")[2]
+    named = [origin] if origin and origin not in message else []
+    return plain(": ".join((*named, *filter(None, (sensor, message)))))
+
+
+def _part(resource: Resource, words: str) -> str:
+    """Return a name for the part that an entry is about, the same when it is taken back, or ""."""
+    number = resource.fields.get("SensorNumber")
+    if isinstance(number, int | str) and str(number).strip():
+        return f"{text(resource.fields.get('SensorType'))} {number}"
+    if origin := _origin(resource):
+        return origin
+    match = _PART.search(words.lower())
+    return f"{match[1].replace(' ', '')}{match[2]}" if match else ""
 
 
 def _origin(resource: Resource) -> str:
@@ -95,11 +122,15 @@ def _code(resource: Resource, words: str) -> str:
     code = code_of(words)
     if code and severity == "ok" and not _back(resource):
         return ""  # its own source says that it is no problem
+    if gpu_in(_origin(resource), words) and (memory := memory_code(words, "critical")):
+        return memory
     if not code and severity == "critical":
         return "bmc.event.critical"
     return code
 
 
-def _event(words: str, at: float, number: int) -> Event:
+def _event(resource: Resource, words: str, at: float, number: int) -> Event:
     subject, _, _ = device(words)
+    if subject == "host":
+        subject = gpu_in(_origin(resource), words) or subject
     return Event(subject, "", words, at or None, "epoch" if at else "none", {"entry": number})

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackproof.harness.model import Event, Measurement
+from rackproof.harness.readers.clues import xids
 from rackproof.harness.readers.places import plain
 from rackproof.harness.readers.redfish_tree import Resource, text
 
@@ -34,7 +35,19 @@ _READS = {"Temperature": "thermal", "Rotational": "thermal", "LiquidFlow": "ther
           "LiquidFlowLPM": "thermal", "PressurekPa": "thermal", "LiquidLevel": "thermal",
           "Voltage": "power", "Current": "power", "Power": "power"}  # fmt: skip
 _GPU = re.compile(r"\bGPU(?:_(SXM))?[ _]?(\d{1,2})\b|(?<![A-Za-z0-9])GPU_(SXM)?_?(\d{1,2})(?=_|\b)")
+_UNCORRECTABLE = re.compile(
+    r"uncorrect\w{0,5}[ _]?.{0,24}\b(?:ecc|dram|sram|hbm|memory)"
+    r"|(?:ecc|dram|sram|hbm).{0,24}uncorrect"
+    r"|double.?bit|\bDBE\b",
+    re.IGNORECASE,
+)
 _HOT = 200.0  # C; a byte of all ones reads as 255 or 127, and nothing here is so hot
+_ROWS = {
+    "RowRemappingFailed": ("remap.failure", "flag"),
+    "RowRemappingPending": ("remap.pending", "flag"),
+    "UncorrectableRowRemappingCount": ("remap.rows.uncorrected", "rows"),
+    "CorrectableRowRemappingCount": ("remap.rows.corrected", "rows"),
+}
 _UPPER = ("UpperCritical", "UpperFatal", "UpperCriticalUser")
 _LOWER = ("LowerCritical", "LowerFatal")
 _GIVES_NOTHING = frozenset(("Disabled", "UnavailableOffline", "StandbyOffline"))
@@ -56,11 +69,26 @@ def subject_of(resource: Resource) -> str:
 
     A socket's number is the baseboard's own, and not the driver's index.
     """
-    match = _GPU.search(resource.path) or _GPU.search(resource.name)
+    return gpu_in(resource.path, resource.name) or "host"
+
+
+def gpu_in(*texts: str) -> str:
+    """Return the GPU that the first text with one names, as subject_of does, or ""."""
+    match = next(filter(None, map(_GPU.search, texts)), None)
     if match is None:
-        return "host"
-    socket = match[1] or match[3]
-    return f"gpu-sxm{int(match[2] or match[4])}" if socket else f"gpu{int(match[2] or match[4])}"
+        return ""
+    number = int(match[2] or match[4])
+    return f"gpu-sxm{number}" if match[1] or match[3] else f"gpu{number}"
+
+
+def memory_code(words: str, grade: str) -> str:
+    """Return the code of a GPU's memory error, or "" where the words tell of none.
+
+    Which memory it was is said by few; the far larger one is HBM.
+    """
+    if not _UNCORRECTABLE.search(words):
+        return ""
+    return f"bmc.{'sram' if 'sram' in words.lower() else 'hbm'}.{grade}"
 
 
 def _number(value: object) -> float | None:
@@ -123,11 +151,18 @@ def _beyond(fields: Mapping[str, Any]) -> str:
     return ""
 
 
+def _label(resource: Resource) -> str:
+    """Return which part it is: its name, or its place where the name has no number."""
+    place = resource.path.rpartition("/")[2]
+    numbered = any(c.isdigit() for c in resource.name)
+    return resource.name if numbered or place.startswith("#") or not place else place
+
+
 class Parts:
     """All resources but log entries. `empty` counts those that say neither health nor reading."""
 
     def __init__(self) -> None:
-        self.records = self.empty = 0
+        self.records = self.empty = self.mute = 0
         self.silent: list[str] = []
         self.measured: list[Measurement] = []
         self.serials: dict[str, str] = {}
@@ -140,6 +175,9 @@ class Parts:
     def take(self, resource: Resource) -> None:
         """Look at one resource; the same one met again adds nothing."""
         fields = resource.fields
+        if resource.sort in ("MemoryMetrics", "ProcessorMetrics"):
+            self._counts(resource)
+            return
         status = fields.get("Status")
         status = status if isinstance(status, dict) else {}
         state = text(status.get("State"))
@@ -154,6 +192,24 @@ class Parts:
         self._identity(resource)
         if state != "Absent":
             self._health(resource, status, state)
+
+    def _counts(self, resource: Resource) -> None:
+        """Take in what a GPU's memory says of its rows, in NVIDIA's part of the metrics."""
+        oem = resource.fields.get("Oem")
+        told = oem.get("Nvidia") if isinstance(oem, dict) else None
+        subject = subject_of(resource)
+        if not isinstance(told, dict) or subject == "host" or resource.path in self._seen:
+            return
+        self._seen.add(resource.path)
+        rows = told.get("RowRemapping")
+        rows = told | (rows if isinstance(rows, dict) else {})
+        found = [
+            Measurement(KIND, subject, metric, int(value), unit)
+            for key, (metric, unit) in _ROWS.items()
+            if isinstance(value := rows.get(key), bool | int) and value >= 0
+        ]
+        self.records += bool(found)
+        self.measured += found
 
     def _identity(self, resource: Resource) -> None:
         host = text(resource.fields.get("HostName"))
@@ -194,6 +250,7 @@ class Parts:
 
     def _silence(self, resource: Resource, state: str) -> None:
         """Note a sensor that is there and reads nothing, or a byte of all ones."""
+        before = len(self.silent)
         for key in ("Reading", "ReadingCelsius"):
             if key not in resource.fields or state not in ("", "Enabled"):
                 continue
@@ -204,6 +261,7 @@ class Parts:
             )
             if (value is None or (hot and celsius)) and len(self.silent) < MOST:
                 self.silent.append(plain(resource.name, 60))
+        self.mute += len(self.silent) > before
 
     def _explained(self, parent: _Sick) -> bool:
         """Whether a part in this file explains what `parent` says of itself."""
@@ -228,13 +286,21 @@ class Parts:
             if self._explained(sick) or (sick.grade == "hidden" and self._sick):
                 continue
             resource = sick.resource
-            code = {
-                "leak": "bmc.thermal.leak",
-                "input": "bmc.power.input",
-                "hidden": "bmc.rollup.hidden",
-                "disabled": f"bmc.{sick.area}.disabled",
-            }.get(sick.grade, f"bmc.{sick.area or 'rollup'}.{sick.grade}")
-            words = plain(f"{resource.sort or 'part'} {resource.name}: {sick.words}")
+            spoken = sick.grade in ("warning", "critical")
+            told = xids(sick.words) if spoken else []
+            if spoken and sick.area in ("gpu", "hbm") and not told:
+                told = list(filter(None, [memory_code(sick.words, sick.grade)]))
+            code = (
+                told[0]
+                if told
+                else {
+                    "leak": "bmc.thermal.leak",
+                    "input": "bmc.power.input",
+                    "hidden": "bmc.rollup.hidden",
+                    "disabled": f"bmc.{sick.area}.disabled",
+                }.get(sick.grade, f"bmc.{sick.area or 'rollup'}.{sick.grade}")
+            )
+            words = plain(f"{resource.sort or 'part'} {_label(resource)}: {sick.words}")
             detail = {"device": plain(resource.name, 60)}
             found.append(Event(subject_of(resource), code, words, None, "none", detail))
         return found

@@ -106,9 +106,9 @@ def test_health(tmp_path, documents, verdict, roots):
         (sensor(93, UpperCritical=90), "FAIL", 0),
         (sensor(93, UpperCritical=None), "PASS", 0),
         (sensor(93, UpperCritical=0, LowerCritical=0), "PASS", 0),
-        (sensor(None, UpperCritical=90), "PASS", 1),
+        (sensor(None, UpperCritical=90), "UNKNOWN", 1),
         (sensor(None, None, state="Absent", UpperCritical=90), "PASS", 0),
-        (sensor(255), "PASS", 1),
+        (sensor(255), "UNKNOWN", 1),
         (sensor(10.1, kind="Voltage", LowerCritical=10.8), "FAIL", 0),
         (sensor(0, kind="Power"), "PASS", 0),
     ],
@@ -194,3 +194,85 @@ def test_a_system_names_its_host_and_a_gpu_its_serial(tmp_path):
 )
 def test_other_files_are_not_taken(text):
     assert likeness(text.encode()) == 0
+
+
+def test_one_sensor_of_many_may_be_silent(tmp_path):
+    assert judged(tmp_path, sensor(None), sensor(40))[1] == "PASS"
+
+
+def dell(message, way, number, **more):
+    severity = "OK" if way == "Deassert" else "Critical"
+    return entry(message, severity, number, EntryCode=way, SensorType="Power Supply", **more)
+
+
+@pytest.mark.parametrize(
+    ("entries", "verdict", "action"),
+    [
+        ([dell("The power input for power supply 1 is lost.", "Assert", 1, SensorNumber=77),
+          dell("Power supply 1 is operating normally.", "Deassert", 2, SensorNumber=77)],
+         "PASS", None),
+        ([dell("Power supply 1 failed.", "Assert", 1, SensorNumber=77),
+          dell("Power supply 1 is operating normally.", "Deassert", 2, SensorNumber=77)],
+         "UNKNOWN", "watch"),
+        ([dell("Power supply 1 failed.", "Assert", 1, SensorNumber=77),
+          dell("Power supply 2 is operating normally.", "Deassert", 2, SensorNumber=78)],
+         "FAIL", "check-power"),
+        ([dell("Power supply 1 is operating normally.", "Deassert", 1, SensorNumber=77),
+          dell("Power supply 1 failed.", "Assert", 2, SensorNumber=77)], "FAIL", "check-power"),
+        ([dell("The power input for power supply 1 is lost.", "Assert", 1),
+          dell("The input power for power supply 1 has been restored.", "Deassert", 2)],
+         "PASS", None),
+        ([dell("The power input for power supply 1 is lost.", "Assert", 1),
+          dell("The input power for power supply 2 has been restored.", "Deassert", 2)],
+         "FAIL", "check-power"),
+    ],
+    ids=["input is back", "is well again", "another one", "failed again", "by its words",
+         "another by its words"],
+)  # fmt: skip
+def test_a_supply_that_is_well_again(tmp_path, entries, verdict, action):
+    _, got, roots = judged(tmp_path, {"Members": entries, "@odata.type": "#C.C"})
+    assert (got, [root[2] for root in roots]) == (verdict, [action] if action else [])
+
+
+ORIGIN = {"OriginOfCondition": {"@odata.id": "/redfish/v1/Systems/B/Processors/GPU_SXM_6"}}
+ECC = "The GPU has detected errors of type 'Uncorrectable {}ECC Error'."
+
+
+@pytest.mark.parametrize(
+    ("message", "root"),
+    [("Errors of type 'XID 79: fallen off the bus'.", ("gpu-sxm6", "pcie", "reboot-node")),
+     (ECC.format(""), ("gpu-sxm6", "hbm", "field-diag")),
+     (ECC.format("SRAM "), ("gpu-sxm6", "sram", "field-diag"))],
+)  # fmt: skip
+def test_an_entry_is_at_its_origin(tmp_path, message, root):
+    found, verdict, roots = judged(tmp_path, entry(message, Links=ORIGIN))
+    assert (verdict, roots) == ("FAIL", [root])
+    assert found.events[0].text.startswith("GPU_SXM_6: ")
+
+
+@pytest.mark.parametrize("what", ["", "SRAM "])
+def test_a_processors_ecc_error_is_its_memorys(tmp_path, what):
+    gpu = part("Processor", "Systems/B/Processors/GPU_SXM_6", "Critical", ProcessorType="GPU")
+    gpu |= {"Name": "Processor"}
+    gpu["Status"]["Conditions"] = [{"Message": ECC.format(what)}]
+    found, _, roots = judged(tmp_path, gpu)
+    assert roots == [("gpu-sxm6", "sram" if what else "hbm", "field-diag")]
+    assert found.events[0].text.startswith("Processor GPU_SXM_6: ")
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict", "roots"),
+    [({"RowRemappingFailed": True}, "FAIL", [("gpu-sxm6", "hbm", "rma")]),
+     ({"RowRemappingFailed": False, "RowRemappingPending": True}, "FAIL",
+      [("gpu-sxm6", "hbm", "reset-gpu")]),
+     ({"RowRemappingFailed": False, "RowRemapping": {"UncorrectableRowRemappingCount": 1}},
+      "PASS", [])],
+    ids=["failed", "pending", "well"],
+)  # fmt: skip
+def test_metrics_of_a_gpus_memory(tmp_path, rows, verdict, roots):
+    metrics = {
+        "@odata.id": "/redfish/v1/Systems/B/Memory/GPU_SXM_6_DRAM_0/MemoryMetrics",
+        "@odata.type": "#MemoryMetrics.v1_7_0.MemoryMetrics", "Oem": {"Nvidia": rows},
+    }  # fmt: skip
+    found, *judgement = judged(tmp_path, metrics)
+    assert (found.records, judgement) == (1, [verdict, roots])
