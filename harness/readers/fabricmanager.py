@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rackproof.harness.model import Event
+from rackproof.harness.model import Event, Measurement
 from rackproof.harness.readers.numbered import Numbered, alternation
 from rackproof.harness.readers.places import ADDRESS, pci, plain
 from rackproof.harness.readers.reading import Reader, Reading
@@ -25,7 +25,8 @@ _PATTERN = alternation(
     [b"ERROR", b"CRITICAL", b"FATAL", b"WARN", b"atal error", b"fail", b"Fail", b"FAIL", b"match",
      b"Nothing to do", b"egraded", b"DEGRADED", b"isabl", b"xclud", b"NMX_", b"IMEX", b"imex",
      b"Domain State", b"connect", b"Successfully configured", b"moduleId", b"nodeId", b"gpuGuid",
-     b"portNum", b"errorCode", b"errorSubcode", b"NVSwitches"]
+     b"portNum", b"errorCode", b"errorSubcode", b"NVSwitches", b"topology is based",
+     b"physical id"]
 )  # fmt: skip
 _OWN = re.compile(
     r"\[([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d{4}) (\d\d):(\d\d):(\d\d)\] (?:\[([A-Z]{4,8})\] ?)"
@@ -37,24 +38,43 @@ _TAG = re.compile(
 )
 _SERVICE = re.compile(r"systemd\[\d{1,10}\]: (nvidia-(?:fabricmanager|imex)\.service): ?")
 _SWITCH = re.compile(
-    r"detected NVSwitch (fatal|non-fatal) error (\d{1,6})\b.{0,60}?pci bus id (" + ADDRESS + r")"
-    r"(?:.{0,40}? port (\d{1,3})\b)?",
+    r"detected NVSwitch (fatal|non-?fatal) error (\d{1,6})\b"
+    r"(?:.{0,80}?\bpci(?: bus id)?[: ]{1,3}("
+    + ADDRESS
+    + r"))?(?:.{0,40}?\bport[: ]{1,2}(\d{1,3})\b)?",
     re.IGNORECASE,
+)
+_GPU_LINK = re.compile(
+    r"detected (?:GPU )?(?:NVLink|NVL) (fatal|non-?fatal) error on GPU\b", re.IGNORECASE
+)
+_PHYSICAL = re.compile(
+    r"\bGPU physical id[: ]{1,2}(\d{1,3})\b(?:(?!NVSwitch).){0,80}?\bpci(?: bus id)?[: ]{1,3}("
+    + ADDRESS
+    + r")",
+    re.IGNORECASE,
+)
+_UUID = re.compile(r"\bGPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+# What only a machine with NVSwitches says, whatever the service says later.
+_HAS_SWITCHES = re.compile(
+    r"topology is based on|Successfully configured|detected NVSwitch|NVSwitch physical id"
+    r"|[Nn]umber of NVSwitch\w{0,4}[^\d]{1,30}[1-9]"
 )
 _GPU_BLOCK = re.compile(
     r"Fabric Manager detected (stale )?GPU NVL (Non[ -]?Fatal|Fatal) error", re.IGNORECASE
 )
 _FIELD = re.compile(r"([A-Za-z]\w{1,32}) {0,4}: {0,4}(0x[0-9A-Fa-f]{1,16}|\d{1,10})")
 _GPU = re.compile(
-    r"\bGPU\b.{0,40}?\b(?:pci bus id|PCI bus id|PCI|bus id)[: ]{1,3}(" + ADDRESS + r")"
+    r"\bGPU\b(?:(?!NVSwitch).){0,90}?\b(?:pci bus id|pci|bus id)[: ]{1,3}(" + ADDRESS + r")",
+    re.IGNORECASE,
 )
-_INDEX = re.compile(r"\bGPU (?:index |physical id |id )?(\d{1,3})\b")
+_INDEX = re.compile(r"\bGPU (?:(?:index|physical id|id)[: ]{1,2})?(\d{1,3})\b", re.IGNORECASE)
 _PORT = re.compile(
     r"\b(?:port|link)(?: (?:num|number|index|id))?[: ]{1,2}(\d{1,3})\b", re.IGNORECASE
 )
 _TRAINING = re.compile(
     r"\b(?:NV)?Link.{0,60}\b(?:train\w{0,4}|initializ\w{1,6}).{0,40}\bfail|"
-    r"\bfail\w{0,3}.{0,40}\b(?:train|initialize)\w{0,4}.{0,40}\b(?:NV)?Link",
+    r"\bfail\w{0,3}.{0,40}\b(?:train|initialize)\w{0,4}.{0,40}\b(?:NV)?Link|"
+    r"\b(?:NV)?Links?\b.{0,40}\b(?:are|is|was|were)? ?not trained",
     re.IGNORECASE,
 )
 _DEGRADED = re.compile(
@@ -81,6 +101,7 @@ _PLAIN: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("fm.imex", re.compile(r"\bIMEX\b.{0,80}\b(?:unavailable|disconnected|lost|failed|timed out)|"
                            r"\b(?:lost|failed to) connect\w{0,4}.{0,60}\bnode\b", re.IGNORECASE)),
 )  # fmt: skip
+_PLACED = frozenset(("fm.training", "fm.degraded", "fm.gpu.fatal", "fm.gpu.nonfatal"))
 _LOUD = frozenset(("ERROR", "CRITICAL", "FATAL"))
 _FAILED = re.compile(r"(?:Failed with result|status=\d{1,3}/FAILURE|Failed to start)|failed! Exit")
 _GOOD = re.compile(r"Successfully configured all the available")
@@ -112,6 +133,9 @@ class _Log:
     nothing: bool = False
     failed: list[tuple[str, int]] = field(default_factory=list)
     good: bool = False
+    switches: bool = False
+    physical: dict[str, str] = field(default_factory=dict)
+    uuids: dict[str, str] = field(default_factory=dict)
     dropped: int = 0
 
     def add(self, told: _Told) -> None:
@@ -149,24 +173,31 @@ def _stamp(text: str) -> tuple[str, str, float | None, str, str | None]:
 
 def _switch(message: str) -> tuple[str, str, dict[str, str | int | float]] | None:
     match = _SWITCH.search(message)
-    subject = pci(match[3]) if match else None
-    if match is None or subject is None:
+    if match is None:
         return None
-    detail: dict[str, str | int | float] = {"severity": match[1].lower()}
+    subject = pci(match[3] or "") or "fabric"
+    severity = "fatal" if match[1].lower() == "fatal" else "non-fatal"
+    detail: dict[str, str | int | float] = {"severity": severity}
     if match[4]:
         detail["link"] = int(match[4])
     return subject, f"sxid.{match[2]}", detail
 
 
-def _place(message: str) -> tuple[str, dict[str, str | int | float]]:
-    """Return the GPU that a message names, else the host; and the port."""
+def _place(message: str, log: _Log) -> tuple[str, dict[str, str | int | float]]:
+    """Return the GPU that a message names, else the host; and the port that stands after it."""
     detail: dict[str, str | int | float] = {}
-    subject = "host"
+    subject, at = "host", 0
+    number, uuid = _INDEX.search(message), _UUID.search(message)
     if (match := _GPU.search(message)) and (address := pci(match[1])):
-        subject = address
-    elif match := _INDEX.search(message):
-        subject = f"gpu{match[1]}"
-    if subject != "host" and (port := _PORT.search(message)):
+        subject, at = address, match.end()
+    elif number:
+        subject, at = log.physical.get(number[1], f"gpu{int(number[1])}"), number.end()
+    elif uuid:
+        subject, at = f"gpu-{uuid[0][4:12]}", uuid.end()
+    if uuid and subject != "host":
+        log.uuids[subject] = uuid[0]
+    port = _PORT.search(message, at) or _PORT.search(message)
+    if subject != "host" and port:
         detail["link"] = int(port[1])
     return subject, detail
 
@@ -208,6 +239,9 @@ def _take(log: _Log, text: str, number: int) -> None:
     if host:
         log.hosts[host] += 1
     log.good |= bool(_GOOD.search(message))
+    log.switches |= bool(_HAS_SWITCHES.search(message))
+    if (match := _PHYSICAL.search(message)) and (address := pci(match[2])):
+        log.physical[match[1]] = address
     if match := _GPU_BLOCK.search(message):
         kind = "stale" if match[1] else "fatal" if match[2].lower() == "fatal" else "nonfatal"
         log.block = _Told("fabric", f"fm.gpu.{kind}", plain(message), number, at, clock, {})
@@ -216,14 +250,16 @@ def _take(log: _Log, text: str, number: int) -> None:
     if found := _switch(message):
         log.add(_Told(found[0], found[1], plain(message), number, at, clock, found[2]))
         return
-    code = _code(message, level)
+    fatal = _GPU_LINK.search(message)
+    sort = "fatal" if fatal and fatal[1].lower() == "fatal" else "nonfatal"
+    code = f"fm.gpu.{sort}" if fatal else _code(message, level)
     if code == "fm.nothing":
         log.nothing = True
     elif _FAILED.search(message) and level in ("SERVICE", "SAID"):
         log.failed.append((plain(message), number))
         del log.failed[1:]
     elif code:
-        subject, detail = _place(message) if code in ("fm.training", "fm.degraded") else ("", {})
+        subject, detail = _place(message, log) if code in _PLACED else ("", {})
         subject = subject or ("fabric" if code == "fm.trunk" else "host")
         log.add(_Told(subject, code, plain(message), number, at, clock, detail))
 
@@ -242,7 +278,9 @@ def _events(log: _Log) -> Iterator[Event]:
         yield Event(
             told.subject, told.code, plain(told.text), told.at, told.clock or "none", detail
         )
-    if log.failed and not log.nothing and not log.good:
+    # Without NVSwitches it has nothing to do; and what it said of itself is why it failed.
+    idle = log.nothing and not log.switches
+    if log.failed and not idle and not log.good and not log.told:
         text, line = log.failed[0]
         yield Event("host", "fm.failed", text, clock="none", detail={"line": line})
 
@@ -255,14 +293,16 @@ def read(source: Source) -> Reading:
             _take(log, text.lstrip(" \t"), number)
     _end_block(log)
     problems = list(source.problems)
-    if log.nothing:
+    idle = log.nothing and not log.switches
+    if idle:
         problems.append("no NVSwitch that it would have to manage")
     if log.dropped:
         problems.append(f"{log.dropped} further events are not kept: more than {MOST_EVENTS}")
     home = log.hosts.most_common(1)[0][0] if log.hosts else None
     return Reading(
-        source.path, KIND, lines.total, tuple(problems), tuple(_events(log)), cut=source.cut,
-        host=home,
+        source.path, KIND, lines.total, tuple(problems), tuple(_events(log)),
+        (Measurement(KIND, "host", "fabric.switches", 0, "switches"),) if idle else (),
+        cut=source.cut, host=home, uuids=log.uuids,
     )  # fmt: skip
 
 

@@ -49,8 +49,57 @@ def test_no_nvswitch_is_no_fault_whatever_systemd_calls_it(judged, date):
     ]
     reading, found = judged("".join(f"{date} pcie-box-3 {line}\n" for line in said))
     assert (reading.kind, reading.records, reading.host) == ("fabricmanager", 5, "pcie-box-3")
-    assert (found.verdict, found.diagnoses) == ("PASS", ())
+    assert (found.verdict, found.diagnoses) == ("UNKNOWN", ())  # nothing was looked at
     assert "no NVSwitch" in reading.problems[0]
+
+
+def test_no_nvswitch_is_neutral_beside_what_was_looked_at(tmp_path):
+    (tmp_path / "fm").write_text(f"Apr 07 03:04:05 n1 nv-fabricmanager[812]: {NOTHING}\n" * 2)
+    (tmp_path / "sdr").write_text("FAN1 | 9000 RPM | ok\nFAN2 | 9000 RPM | ok\n")
+    assert judge_inputs(read_all([tmp_path])).verdict == "PASS"
+
+
+def test_nothing_to_do_is_no_excuse_where_there_were_switches(judged):
+    said = [
+        "nv-fabricmanager[811]: detected system topology is based on DGX/HGX H100",
+        f"nv-fabricmanager[812]: {NOTHING}",
+        "systemd[1]: nvidia-fabricmanager.service: Failed with result 'exit-code'.",
+    ]
+    _, found = judged("".join(f"Apr 07 03:04:05 n1 {line}\n" for line in said))
+    assert (found.verdict, roots(found)) == ("UNKNOWN", [("host:n1", "fabric", "retest")])
+
+
+UUID = "GPU-89abcdef-0123-4567-89ab-cdef01234567"
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "expected"),
+    [
+        (("detected NVSwitch fatal error 20034 on NVSwitch physical id 1 pci 00000000:4A:00.0 port"
+         " 21 with error message: LTSSM"), "FAIL",
+         [("pci:0000:4a:00.0/link21", "nvlink", "reset-gpu")]),
+        (("detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci 00000000:4A:00.0 "
+         "physical id 1 port 21"), "UNKNOWN", [("pci:0000:4a:00.0/link21", "nvswitch", "watch")]),
+        (f"detected NVLink fatal error on GPU index 5 gpu uuid {UUID} link 13", "FAIL",
+         [("gpu5/link13", "nvlink", "reset-gpu")]),
+        (("following NVLink connections are not trained: NVSwitch physical id 1 port 33 <--> GPU "
+         "physical id 6 port 7"), "FAIL", [("gpu6/link07", "nvlink", "check-cabling")]),
+    ],
+    ids=["a switch", "a switch, not fatal", "a GPU", "not trained"],
+)  # fmt: skip
+def test_an_error_is_at_the_switch_or_gpu_and_its_link(judged, said, verdict, expected):
+    reading, found = judged(log(("ERROR", said)))
+    assert (found.verdict, roots(found)) == (verdict, expected)
+    assert reading.uuids == ({"gpu5": UUID} if UUID in said else {})
+
+
+def test_a_physical_id_is_the_gpu_that_an_earlier_line_tells(judged):
+    text = log(
+        ("WARNING", f"GPU physical id: 6 uuid:{UUID} pci: 00000000:5B:00.0 no NVLink link state"),
+        ("ERROR", ("NVLink connections are not trained: NVSwitch physical id 1 port 3 <--> GPU "
+                  "physical id 6 port 7")))  # fmt: skip
+    _, found = judged(text)
+    assert roots(found)[0] == ("pci:0000:5b:00.0/link07", "nvlink", "check-cabling")
 
 
 def test_a_service_that_fails_and_does_not_say_why_is_unknown(judged):
@@ -83,9 +132,7 @@ def test_a_healthy_log_passes(judged, said):
     assert (found.verdict, found.diagnoses) == ("PASS", ())
 
 
-SWITCH = (
-    "detected NVSwitch {} error {} on fid 0 on NVSwitch pci bus id 00000000:C3:00.0 physical id 2"
-)
+SWITCH = "detected NVSwitch {} error {} on fid 0 on NVSwitch pci 00000000:C3:00.0 physical id 2"
 
 
 @pytest.mark.parametrize(
