@@ -2,9 +2,11 @@
 
 Readings of ports come in, signs go out. A port alone cannot be judged, since nobody may have
 plugged it in: what condemns it is that like ports (one link layer, one model) are up. A port that
-is disabled was switched off by somebody; one without a cable is not looking for a partner.
+is disabled was switched off by somebody, or is of Ethernet and has no carrier; one without a cable
+is not looking for a partner.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +18,7 @@ _TRYING = frozenset(("polling", "linkerrorrecovery", "portconfigurationtraining"
                      "ethanfsmenable", "linktraining"))  # fmt: skip
 # So many like ports at one greater rate make one slow port a sign; two may be another fabric's.
 PEERS = 3
+MANY = 7  # with the one that is down the eight of a node: it is no spare
 LANES = 4
 _IBTA = "InfiniBand Architecture Specification, volume 1, 14.2.5.6 PortInfo: "
 
@@ -84,7 +87,7 @@ def _down(port: _Port, peers: Sequence[_Port]) -> tuple[Event, Rule] | None:
         if port.layer == "infiniband" and up and port.physical == "disabled":
             source = _IBTA + "disabled; a port of InfiniBand is so only when somebody asked for it"
             return _sign(port, "ib.port.state", words, _rule("nic", "watch", "watch", source))
-        return None
+        return _no_carrier(port, peers)
     if port.physical in ("sleep", "phytest"):
         return None
     source = _IBTA + "the port looks for a partner, and finds none"
@@ -93,6 +96,27 @@ def _down(port: _Port, peers: Sequence[_Port]) -> tuple[Event, Rule] | None:
             port, "ib.port.state", words, _rule("nic", "check-cabling", "hardware", source)
         )
     return _sign(port, "ib.port.state", words, _rule("nic", "watch", "watch", source))
+
+
+def _no_carrier(port: _Port, peers: Sequence[_Port]) -> tuple[Event, Rule] | None:
+    """Judge an Ethernet port that is disabled: one of many like ports that all but it are up.
+
+    mlx5 shows an Ethernet port without carrier as disabled, and one that nobody uses as well. So it
+    is a sign only where the others like it run at one rate, and few are down.
+    """
+    off = 1 + sum(not peer.up for peer in peers)
+    rates = Counter(peer.rate for peer in peers if peer.up and peer.rate is not None)
+    if port.layer != "ethernet" or port.physical != "disabled" or not rates:
+        return None
+    rate, alike = rates.most_common(1)[0]
+    if alike < PEERS or alike < PEERS * off:
+        return None
+    words = f"{port.state}, physically disabled, beside {alike} like ports active at {rate:g} Gb/s"
+    source = "mlx5: an Ethernet port without carrier is Down and Disabled"
+    many = alike >= MANY
+    rule = _rule("nic", "check-cabling", "hardware", source) if many else _rule(
+        "nic", "watch", "watch", source)  # fmt: skip
+    return _sign(port, "ib.port.state", words, rule)
 
 
 def _slow(port: _Port, peers: Sequence[_Port]) -> tuple[Event, Rule] | None:

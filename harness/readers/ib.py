@@ -6,6 +6,8 @@ down keeps a rate that means nothing. Counters are totals since somebody cleared
 """
 
 import re
+from collections import defaultdict
+from collections.abc import Sequence
 
 from rackproof.harness.model import Measurement
 from rackproof.harness.readers import ib_counters, ib_tools
@@ -33,6 +35,23 @@ def _measured(port: Port, *, several: bool) -> list[Measurement]:
     return found
 
 
+def _rates(ports: Sequence[Port]) -> list[str]:
+    """Say where active ports of one link layer and model run at several rates: too few to judge."""
+    alike: dict[tuple[str, str], dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for port in ports:
+        if port.state in _UP and port.rate is not None:
+            alike[port.layer, port.model][port.rate].append(port.device)
+    found = []
+    for rates in alike.values():
+        if len(rates) > 1:
+            told = (f"{', '.join(names[:4])}{' …' if len(names) > 4 else ''} at {rate:g} Gb/s"  # noqa: PLR2004
+                    for rate, names in sorted(rates.items()))  # fmt: skip
+            found.append(
+                f"like ports run at several rates, which may be meant so: {'; '.join(told)}"
+            )
+    return found
+
+
 def read(source: Source) -> Reading:
     """Read a report of ports; what belongs to none of the tools is passed over."""
     ports, counters, tools = Ports(), ib_counters.Counters(), ib_tools.Reports()
@@ -46,6 +65,7 @@ def read(source: Source) -> Reading:
     silent = len(ports.all()) - len(known)
     if silent:
         problems.append(f"{silent} ports are named, and nothing is said of their state")
+    problems += _rates(known)
     several = ports.several()
     measured = [m for p in known for m in _measured(p, several=p.device in several)]
     measured += counters.measured() + tools.measured()

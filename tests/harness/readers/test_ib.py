@@ -70,6 +70,37 @@ def test_ports(tmp_path, text, verdict, roots):
     assert judgement == [verdict, roots]
 
 
+ROCE = [up(f"mlx5_{n}", 400, "Ethernet") for n in range(8)]
+OFF = down("mlx5_9", "Disabled", "Ethernet")
+
+
+@pytest.mark.parametrize(
+    ("ports", "verdict", "roots"),
+    [
+        (ROCE, "PASS", []),
+        ([*ROCE[:7], OFF], "FAIL", [("nic:mlx5_9", *CABLE)]),
+        ([*ROCE[:3], OFF], "UNKNOWN", [("nic:mlx5_9", "nic", "watch")]),
+        ([*ROCE[:1], OFF], "PASS", []),
+        ([*ROCE[:4], OFF, down("mlx5_8", "Disabled", "Ethernet")], "PASS", []),
+        ([*ROCE, down("mlx5_9", "Disabled", "Ethernet", "MT4125")], "PASS", []),
+        ([*ROCE[:2], up("mlx5_3", 25, "Ethernet"), up("mlx5_4", 100, "Ethernet"), OFF], "PASS", []),
+        ([*ROCE[:7], up("mlx5_8", 25, "Ethernet"), OFF], "FAIL",
+         [("nic:mlx5_9", *CABLE), ("nic:mlx5_8", "nic", "watch")]),
+    ],
+    ids=["all up", "one of eight", "one of four", "one of two", "two of six", "of another card",
+         "rates of all sorts", "beside a slow one"],
+)  # fmt: skip
+def test_an_ethernet_port_without_carrier_among_many(tmp_path, ports, verdict, roots):
+    assert list(judged(tmp_path, ibstat(*ports))[1:]) == [verdict, roots]
+
+
+def test_two_like_ports_at_two_rates_are_said(tmp_path):
+    found, verdict, roots = judged(tmp_path, ibstat(up("mlx5_0"), up("mlx5_1", 200)))
+    assert (verdict, roots) == ("PASS", [])
+    assert "mlx5_1 at 200 Gb/s; mlx5_0 at 400 Gb/s" in found.problems[0]
+    assert not judged(tmp_path, ibstat(up("mlx5_0"), up("mlx5_1", 25, "Ethernet")))[0].problems
+
+
 def test_two_ports_of_one_adapter_are_not_like(tmp_path):
     text = ibstat(down("mlx4_0")).replace("ports: 1", "ports: 2")
     text += "\tPort 2:\n\t\tState: Down\n\t\tPhysical state: Disabled\n\t\tLink layer: Ethernet\n"
