@@ -1,6 +1,10 @@
-"""The evidence of a case in a person's words: which code, how often, when or where in the file."""
+"""The evidence of a case in a person's words: which code, how often, when, in which file and where.
 
-from collections.abc import Sequence
+A file is called by its name; where several inputs have that name, by its folder and name.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePath
 
@@ -36,16 +40,29 @@ def _stamp(said: Said, at: float | None, *, own: bool) -> str:
     return _when(at - said.shift, said.event.clock)
 
 
-def _name(said: Said) -> str:
-    """Return the file's name; bytes that are no text are shown as escapes."""
-    return PurePath(said.file).name.encode("utf-8", "backslashreplace").decode()
+def names(files: Iterable[str]) -> dict[str, str]:
+    """Return what each file is called: as much of its path's end as no other file has.
+
+    Bytes that are no text are shown as escapes.
+    """
+    found: dict[str, str] = {}
+    left, parts = sorted(set(files)), 1
+    deepest = max((len(PurePath(file).parts) for file in left), default=0)
+    while left:
+        short = {file: "/".join(PurePath(file).parts[-parts:]) for file in left}
+        often = Counter(short.values())
+        done = [file for file in left if often[short[file]] == 1 or parts >= deepest]
+        found |= {file: short[file].encode("utf-8", "backslashreplace").decode() for file in done}
+        left, parts = [file for file in left if file not in found], parts + 1
+    return found
 
 
-def _line(group: Sequence[Said]) -> str:
+def _line(group: Sequence[Said], called: Mapping[str, str]) -> str:
     first = min(group, key=Said.order)
     last = max(group, key=lambda s: (s.last or 0.0, s.line))
+    name = called.get(first.file) or names([first.file])[first.file]
     if first.event.text.startswith(first.event.code):  # a reading, not a line of a log
-        return f"{first.event.text} ({_name(first)})"
+        return f"{first.event.text} ({name})"
     count = told(group)
     often = "once" if count == 1 else f"{count} times"
     words = [f"{first.event.code} {often}"]
@@ -54,14 +71,16 @@ def _line(group: Sequence[Said]) -> str:
         words.append(when)
         if last.last != first.at and (until := _stamp(last, last.last, own=own)):
             words.append(f"to {until.removeprefix('at ').removeprefix('on ')}")
-    if first.line:
-        words.append(f"({_name(first)} line {first.line})")
+    words.append(f"({name} line {first.line})" if first.line else f"({name})")
     note = f" [{first.rule.note}]" if first.rule.note else ""
     return f"{' '.join(words)}: {first.event.text}{note}"
 
 
-def because(case: Case) -> tuple[str, ...]:
-    """Return a line for each code at each place of a case, root first, MOST at most."""
+def because(case: Case, called: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a line for each code at each place of a case, root first, MOST at most.
+
+    `called` gives the names of the files.
+    """
     lines = []
     if case.slot:
         names = ", ".join(carriers(case))
@@ -73,7 +92,8 @@ def because(case: Case) -> tuple[str, ...]:
                 groups.setdefault((said.machine, said.subject, said.event.code), []).append(said)
         for (machine, subject, _), group in groups.items():
             mine = (machine, subject) == (case.machine, case.subject)
-            lines.append(_line(group) if mine else f"{subject}: {_line(group)}")
+            line = _line(group, called)
+            lines.append(line if mine else f"{subject}: {line}")
     if len(lines) > MOST:
         lines = [*lines[:MOST], f"and {len(lines) - MOST} more"]
     return tuple(lines)

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from rackproof.diagnostics.episodes import Said
 from rackproof.diagnostics.machines import Machines
-from rackproof.diagnostics.offline_peers import compared
-from rackproof.diagnostics.rules import kernel, signs, sxid, xid
+from rackproof.diagnostics.offline_peers import compared, models_of
+from rackproof.diagnostics.rules import kernel, links, signs, sxid, xid
 from rackproof.diagnostics.rules.tables import Rule
 from rackproof.harness.model import Event
 from rackproof.harness.readers import Reading
@@ -74,4 +74,10 @@ def said_by(readings: Sequence[Reading], known: Machines) -> list[Said]:
             machine, subject = known.place(index, event.subject)
             found.append(Said(event, rule, machine, subject, str(reading.path)))
     found += _causes(found)
+    models = models_of(readings, known)
+    found = [
+        replace(one, rule=links.by_generation(one.rule, models[gpu]))
+        if (gpu := (one.machine, one.subject.partition("/")[0])) in models else one
+        for one in found
+    ]  # fmt: skip
     return [_placed(s) for s in found if s.rule.kind != "ignore" or s.rule.family == "nic-link"]

@@ -7,17 +7,18 @@ recognised. PASS: something was looked at, and there is no sign of a fault.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rackproof.diagnostics.because import because
+from rackproof.diagnostics.because import because, names
 from rackproof.diagnostics.cases import HARD, Case, cases
 from rackproof.diagnostics.diagnosis import Diagnosis
 from rackproof.diagnostics.episodes import Episode, coarse, episodes
 from rackproof.diagnostics.machines import Machines, machines
 from rackproof.diagnostics.meanings import said_by
 from rackproof.diagnostics.overlap import once
+from rackproof.diagnostics.remarks import remarked
 from rackproof.diagnostics.repeats import own_fault
 from rackproof.diagnostics.retest.files import conclude
 from rackproof.diagnostics.retest.history import Ledger, Told
@@ -34,10 +35,13 @@ IDLE = frozenset(("none", "watch", "retest"))
 _QUERIES = frozenset(("nvidia-smi-q", "nvidia-smi-xml", "nvidia-smi-table", "nvidia-smi-csv",
                       "dcgm-metrics"))  # fmt: skip
 
+_ON_GPUS = frozenset(("hbm", "sram", "sm", "nvlink", "nvswitch"))
+_BESIDE = frozenset(("nic", "storage", "host"))  # parts with an address of their own, and no GPU
+
 # Metrics that tell which part it is, and not how it is.
 _NAMES = frozenset(
     "gpu.serial gpu.uuid gpu.pci gpu.pci_id gpu.name driver.version vbios.version host.nics "
-    "memory.total ib.port.layer ib.port.model".split()
+    "memory.total ib.port.layer ib.port.model pod.state fabric.switches".split()
 )
 
 
@@ -99,21 +103,39 @@ def _told(case: Case, number: int, known: Machines) -> Told:
     return known.serial(case.machine, case.subject), _began(case), f"case {number}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What all diagnoses of a call share: the machines, and what each file is called."""
+
+    machines: Machines
+    files: Mapping[str, str]
+
+
 def _diagnose(
-    case: Case, number: int, known: Machines, past: tuple[int, float] | None
+    case: Case, number: int, context: _Known, past: tuple[int, float] | None
 ) -> list[Diagnosis]:
+    known = context.machines
     subject = known.spelled(case.machine, _subject(case))
     said = conclude(case, past)
     root = Diagnosis(
         subject, case.rule.component, said.persistence, said.action, number,
-        (*because(case), *said.because), confidence=said.confidence,
+        (*because(case, context.files), *(said.because if _burnable(case) else ())),
+        confidence=said.confidence,
         serial=None if case.slot else known.serial(case.machine, case.subject),
     )  # fmt: skip
-    return [root, *_victims(case, root, known)]
+    return [root, *_victims(case, root, context)]
 
 
-def _victims(case: Case, root: Diagnosis, known: Machines) -> list[Diagnosis]:
+def _burnable(case: Case) -> bool:
+    """Whether retests tell of a root: it is a GPU, a link or a switch, and no part beside them."""
+    component = case.rule.component
+    device = case.subject.startswith(("pci:", "gpu", "fabric"))
+    return component in _ON_GPUS or (device and component not in _BESIDE)
+
+
+def _victims(case: Case, root: Diagnosis, context: _Known) -> list[Diagnosis]:
     """Return an entry for each place that suffered from `root`, with what it told."""
+    known = context.machines
     told: dict[tuple[str, str], list[Episode]] = defaultdict(list)
     for episode in case.tied:
         told[episode.machine, episode.subject].append(episode)
@@ -121,7 +143,7 @@ def _victims(case: Case, root: Diagnosis, known: Machines) -> list[Diagnosis]:
     for machine, place in sorted(case.victims()):
         mine = told[machine, place]
         component = min(mine, key=Episode.order).lead.rule.component
-        why = because(Case(machine, place, case.rule, mine))
+        why = because(Case(machine, place, case.rule, mine), context.files)
         found.append(Diagnosis(
             known.spelled(machine, place), component, root.persistence, "none", root.case,
             (f"follows from {root.subject}", *why), "victim", root.confidence,
@@ -150,9 +172,22 @@ def _of_input(reading: Reading) -> Verdict | None:
         return Verdict.UNKNOWN if reading.named else None
     if reading.cut or not reading.worked or not reading.records:
         return Verdict.UNKNOWN
+    if reading.parts:
+        told = [verdict for part in reading.parts if (verdict := _of_input(part)) is not None]
+        silent = Verdict.UNKNOWN if reading.named else None
+        return roll_up(told) if told else silent
     if _silent(reading):
         return Verdict.UNKNOWN if reading.named else None
     return Verdict.PASS
+
+
+def _nothing_told(reading: Reading) -> bool:
+    """Whether an input is UNKNOWN for what is in it, and its reader does not say why."""
+    if reading.kind == UNRECOGNISED or reading.cut or not reading.worked:
+        return False
+    if reading.parts:
+        return all(_nothing_told(part) for part in reading.parts)
+    return (not reading.records and not reading.problems) or _silent(reading)
 
 
 def _silent(reading: Reading) -> bool:
@@ -174,6 +209,7 @@ def _crowded(readings: Sequence[Reading], left_out: int) -> list[Reading]:
 
 
 def _settled(readings: Sequence[Reading]) -> tuple[list[Case], Machines, int]:
+    readings = [part for reading in readings for part in reading.parts or (reading,)]
     known = machines(readings)
     said = on_one_clock(said_by(readings, known), readings, known)
     said = once(with_carriers(said, readings, known))
@@ -203,12 +239,16 @@ def judge_inputs(readings: Sequence[Reading], told: Sequence[Told] = ()) -> Offl
     found, known, left_out = _settled(readings)
     own = [_told(case, number, known) for number, case in enumerate(found, start=1)]
     ledger = Ledger.of([*told, *own])
+    context = _Known(known, names(str(reading.path) for reading in readings))
     groups = [
-        _diagnose(case, number, known, ledger.before(own[number - 1]))
+        _diagnose(case, number, context, ledger.before(own[number - 1]))
         for number, case in enumerate(found, start=1)
     ]
     diagnoses = tuple(d for group in groups for d in group)
     verdict = _verdict(readings, [group[0] for group in groups])
+    told_of = {said.file for case in found for e in (*case.root, *case.tied) for said in e.said}
+    silent = [_nothing_told(r) and str(r.path) not in told_of for r in readings]
+    readings = remarked(readings, silent)
     if left_out:
         verdict = roll_up((verdict, Verdict.UNKNOWN))
         readings = _crowded(readings, left_out)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from rackproof.diagnostics.baseline import FEWEST
 from rackproof.diagnostics.episodes import Said
 from rackproof.diagnostics.machines import Machines, Place
+from rackproof.diagnostics.rules import bandwidth, links
 from rackproof.diagnostics.rules.tables import Rule, toml
 from rackproof.harness.metrics import metrics
 from rackproof.harness.model import Event
@@ -47,6 +48,7 @@ class _Counter:
     rising: bool = False
     a_second: float = math.inf
     lanes: bool = False
+    earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +140,11 @@ class _Comparison:
                     f"{_number(usual)}, the next {_number(highest)}"
                 )
 
-    def growths(self, limits: Mapping[Place, float]) -> None:
+    def growths(self, limits: Mapping[Place, float], models: Mapping[Place, str]) -> None:
         """Find what grows while the others' stand still, or faster than it may a minute."""
         grown = {p: g for p, points in self._series.items() if (g := _growth(points)) is not None}
-        still = len(grown) >= FEWEST and statistics.median(g for g, _ in grown.values()) == 0
+        usual = statistics.median(g for g, _ in grown.values()) if grown else 0.0
+        still = len(grown) >= FEWEST and usual == 0
         for place, (growth, seconds) in grown.items():
             said = f"{_number(growth)} more in {_number(round(seconds / MINUTE, 1))} min"
             if growth / seconds >= self._counter.a_second:
@@ -149,8 +152,17 @@ class _Comparison:
                 self.words[place].append(f"{said}, over {_number(self._counter.a_second)} a second")
             elif growth * MINUTE / seconds > limits.get(place, math.inf):
                 self.words[place].append(f"{said}, over {_number(limits[place])} a minute")
-            elif growth > 0 and ((self._counter.rising and still) or place in self.words):
-                self.words[place].append(f"{said}, where {len(grown)} like it grew by 0 on median")
+            elif growth > 0 and (
+                (self._counter.rising and still)
+                or place in self.words or self._earlier(models.get(_gpu(place), ""))
+            ):  # fmt: skip
+                like = f", where {len(grown)} like it grew by {_number(usual)} on median"
+                self.words[place].append(said + (like if len(grown) > 1 else ""))
+
+    def _earlier(self, model: str) -> bool:
+        """Whether on a GPU called `model` any growth is a fault."""
+        rule = self._rule(f"{self._counter.metric}.delta", fault=False)
+        return self._counter.earlier and links.by_generation(rule, model) != rule
 
     def signs(self) -> list[Said]:
         """Return what is told, many links of one GPU as the GPU's."""
@@ -168,16 +180,17 @@ class _Comparison:
 
     def _said(self, place: Place, at: Place, words: Sequence[str], more: str) -> Iterable[Said]:
         """Yield a sign for the total and one for the growth: two witnesses are more than one."""
-        counter = self._counter
-        fault = at in self.faults
-        action, kind = ("check-cabling", "hardware") if fault else ("watch", "watch")
-        family = f"sign-{counter.component}"
         file = self._series[at][-1].file
         for text in words:
-            code = counter.metric + (".delta" if " more in " in text else "")
+            code = self._counter.metric + (".delta" if " more in " in text else "")
             event = Event(place[1], code, f"{code} {text}{more}", clock="none")
-            rule = Rule(counter.component, action, family, kind, name=code, source=counter.source)
-            yield Said(event, rule, *place, file)
+            yield Said(event, self._rule(code, fault=at in self.faults), *place, file)
+
+    def _rule(self, code: str, *, fault: bool) -> Rule:
+        counter = self._counter
+        action, kind = ("check-cabling", "hardware") if fault else ("watch", "watch")
+        family = f"sign-{counter.component}"
+        return Rule(counter.component, action, family, kind, name=code, source=counter.source)
 
 
 def _files(series: Series) -> int:
@@ -197,7 +210,12 @@ def _replay_limits(readings: Sequence[Reading], known: Machines) -> dict[Place, 
     return limits
 
 
-def _models(readings: Sequence[Reading], known: Machines) -> dict[Place, str]:
+def _gpu(place: Place) -> Place:
+    return place[0], place[1].partition("/")[0]
+
+
+def models_of(readings: Sequence[Reading], known: Machines) -> dict[Place, str]:
+    """Return what each GPU is called, where any file tells it."""
     return {
         known.place(index, one.subject): str(one.value)
         for index, reading in enumerate(readings)
@@ -208,9 +226,8 @@ def _models(readings: Sequence[Reading], known: Machines) -> dict[Place, str]:
 def _slow(metric: str, series: Series, models: Mapping[Place, str]) -> list[Said]:
     """Return what is far under the median of at least eight like subjects, and with few others."""
     alike: dict[str, dict[Place, float]] = defaultdict(dict)
-    for (machine, subject), points in series.items():
-        gpu = (machine, subject.partition("/")[0])
-        alike[models.get(gpu, "")][machine, subject] = points[-1].value
+    for place, points in series.items():
+        alike[models.get(_gpu(place), "")][place] = points[-1].value
     found = []
     for values in alike.values():
         if len(values) < FEWEST:
@@ -220,7 +237,8 @@ def _slow(metric: str, series: Series, models: Mapping[Place, str]) -> list[Said
             low, high = value * (1 - PLATEAU), value * (1 + PLATEAU)
             near_by = bisect.bisect_right(ordered, high) - bisect.bisect_left(ordered, low)
             if value < SLOW * usual and near_by * FEWEST <= max(FEWEST, len(values)):
-                text = f"{value:g}; {len(values)} like it have {usual:g} on median"
+                text = (f"{value:g} {metrics()[metric].unit}, {1 - value / usual:.0%} under the "
+                        f"median of {len(values)} like it, {usual:g}")  # fmt: skip
                 found.append(_slower(metric, place, text, series[place][-1].file,
                                      broken=value < BROKEN * usual))  # fmt: skip
     return found
@@ -235,22 +253,49 @@ def _slower(metric: str, place: Place, text: str, file: str, *, broken: bool) ->
                 "fault")  # fmt: skip
     machine, subject = place
     event = Event("host" if subject == "fabric" else subject, metric,
-                  f"{metric} {text} {entry.unit}", clock="none")  # fmt: skip
+                  f"{metric} {text}", clock="none")  # fmt: skip
     return Said(event, rule, machine, event.subject, file)
+
+
+def few(reading: Reading) -> list[str]:
+    """Return what is far slower than like ones of its file, which are too few to judge by."""
+    of: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
+    models = {m.subject: str(m.value) for m in reading.measurements if m.metric == "gpu.name"}
+    for m in reading.measurements:
+        held = m.metric in _rates() and not m.check.startswith(bandwidth.TOOLS)
+        if held and isinstance(m.value, int | float):
+            model = models.get(m.subject.partition("/link")[0], "")
+            of[m.metric, m.check, model][m.subject] = float(m.value)
+    return [
+        said for (metric, _, _), values in sorted(of.items()) if 1 < len(values) < FEWEST
+        for said in _behind(metric, values)
+    ]  # fmt: skip
+
+
+def _behind(metric: str, values: Mapping[str, float]) -> Iterable[str]:
+    """Yield a sentence for each of a few subjects that is far below the others' median."""
+    for subject, value in sorted(values.items()):
+        usual = statistics.median(v for other, v in values.items() if other != subject)
+        if value < SLOW * usual:
+            yield (f"{subject}: {metric} {value:g} {metrics()[metric].unit}, where the other "
+                   f"{len(values) - 1} have {usual:g} on median: fewer than {FEWEST} like ones "
+                   "judge nothing")  # fmt: skip
 
 
 def compared(readings: Sequence[Reading], known: Machines) -> tuple[list[Said], frozenset[str]]:
     """Return the signs among all files' counters and rates, and the metrics decided here.
 
-    A metric that only one file has is left to the rules for one file.
+    A counter that only one file has is left to the rules for one file, and so are the bandwidths
+    that rules/bandwidth.py knows.
     """
     counters = {counter.metric: counter for counter in _counters()}
     series = _series(readings, known, frozenset(counters) | _rates())
     found: list[Said] = []
     decided: set[str] = set()
-    models = _models(readings, known)
-    for (metric, _), of in sorted(series.items()):
-        if _files(of) < 2:  # noqa: PLR2004
+    models = models_of(readings, known)
+    for (metric, test), of in sorted(series.items()):
+        own = metric in counters or test.startswith(bandwidth.TOOLS)
+        if own and _files(of) < 2:  # noqa: PLR2004
             continue
         if metric not in counters:
             found += _slow(metric, of, models)
@@ -259,6 +304,6 @@ def compared(readings: Sequence[Reading], known: Machines) -> tuple[list[Said], 
         comparison = _Comparison(counters[metric], of)
         comparison.totals()
         limits = _replay_limits(readings, known) if counters[metric].lanes else {}
-        comparison.growths(limits)
+        comparison.growths(limits, models)
         found += comparison.signs()
     return found, frozenset(decided)

@@ -21,7 +21,7 @@ MOST_LOW = 0.75  # of a row or column: the GPU's own
 NVLINK = 130.0  # GB/s: above what PCIe 6.0 with 16 lanes carries in one direction
 _VECTORS = {"copy.h2d.rate": "pcie", "copy.d2h.rate": "pcie", "copy.local.rate": "hbm",
             "link.all.rate": "nvlink"}  # fmt: skip
-_TOOLS = ("nvbandwidth.",)
+TOOLS = ("nvbandwidth.",)  # whose rates in one file are judged here
 _SOURCE = "our own bound: below 0.6 of the like GPUs' median in the same report"
 Matrix = Mapping[tuple[str, str], float]
 
@@ -120,7 +120,7 @@ def signs(measurements: Sequence[Measurement]) -> list[Sign]:
     """Return the signs among one file's bandwidths by GPU and by pair of GPUs."""
     mine = [
         m for m in measurements
-        if m.check.startswith(_TOOLS) and isinstance(m.value, int | float)
+        if m.check.startswith(TOOLS) and isinstance(m.value, int | float)
     ]  # fmt: skip
     name = {m.subject: str(m.value) for m in measurements if m.metric == "gpu.name"}
     vectors: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)

@@ -10,6 +10,7 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from rackproof.diagnostics.rules.tables import Rule
 from rackproof.harness.model import Event, Measurement
@@ -24,17 +25,25 @@ LEAST = {
     "nvlink.faults": 100,
     "violation.thermal": 60,
 }
+# What is told of only beside siblings that lack it: one alone says nothing by its total.
+BESIDE = {"pcie.replays": 1000}
+_COMPONENTS = {"violation.thermal": "thermal", "pcie.replays": "pcie"}
+# Growths that are a fault up to NVLink 4; NVLink 5 recovers in normal work, and its are watched.
+BY_GENERATION = frozenset(("nvlink.recoveries.delta", "nvlink.replays.delta"))
+_UP_TO_4 = re.compile(r"\b(?:P100|V100S?|GV100|A100|A800|A30|A40|A6000|H100|H800|H200|H20|GH200)\b")
+_EARLIER = "DCGM 4.6 source: up to NVLink 4 one recovery or replay within the window fails"
 # Models whose links lead to switches, so that several of them in one host without any are no
 # matter of a missing bridge (NVIDIA's data sheets of the HGX and NVL72 boards).
 _SWITCHED = re.compile(r"SXM|HBM3|H200|\bG?B[23]00")
 TIMES_SIBLINGS = 100
+LEAST_BESIDE = 4  # GPUs: of fewer no median says what is usual
 SLOW = 0.9
 CROWD = 3
 SOURCE = "github.com/marin-community/marin issue 9086: the total of a link far beyond its siblings'"
 
 
 def _watch(subject: str, metric: str, text: str) -> Sign:
-    component = "thermal" if metric.startswith("violation") else "nvlink"
+    component = _COMPONENTS.get(metric, "nvlink")
     rule = Rule(component, "watch", f"sign-{component}", "watch", name=metric, source=SOURCE)
     return Event(subject, metric, f"{metric} {text}", clock="none"), rule
 
@@ -43,6 +52,13 @@ def _fault(subject: str, metric: str, text: str) -> Sign:
     source = "NVIDIA health validation: an inactive or slow NVLink beside equal ones that are not"
     rule = Rule("nvlink", "check-cabling", "sign-nvlink", "hardware", name=metric, source=source)
     return Event(subject, metric, f"{metric} {text}", clock="none"), rule
+
+
+def by_generation(rule: Rule, model: str) -> Rule:
+    """Return what a growth of BY_GENERATION means on a GPU called `model`; as it is, if unknown."""
+    if rule.name not in BY_GENERATION or not _UP_TO_4.search(model):
+        return rule
+    return replace(rule, action="check-cabling", kind="hardware", source=_EARLIER)
 
 
 def _by_metric(measurements: Sequence[Measurement]) -> Mapping[tuple[str, bool], dict[str, float]]:
@@ -68,11 +84,14 @@ def _gathered(struck: Mapping[str, str]) -> Iterable[tuple[str, str]]:
 
 def _totals(metric: str, counts: Mapping[str, float]) -> Iterable[Sign]:
     """Yield links whose total is far beyond the others'; one alone in its file by the total."""
+    least = LEAST.get(metric) or BESIDE[metric]
+    if metric in BESIDE and len(counts) < LEAST_BESIDE:
+        return
     unit = "s" if metric.startswith("violation") else "in all"
     usual = statistics.median(counts.values()) if len(counts) > 1 else 0.0
-    if usual >= LEAST[metric] and metric == "nvlink.recoveries":
+    if usual >= least and metric == "nvlink.recoveries":
         yield _watch("fabric", metric, f"{usual:g} {unit} on the median of {len(counts)}")
-    bound = max(LEAST[metric], TIMES_SIBLINGS * usual)
+    bound = max(least, TIMES_SIBLINGS * usual)
     beside = f"where the median of {len(counts)} is {usual:g}"
     struck = {
         subject: f"{value:g} {unit}" + (f", {beside}" if len(counts) > 1 else "")
@@ -135,24 +154,31 @@ def _dark(
         )
 
 
-def _joined(counts: Mapping[str, float]) -> Iterable[Sign]:
-    """Yield GPUs that fewer NVLinks join with a peer than all others have."""
+def _joined(counts: Mapping[str, float], best: Mapping[str, float]) -> Iterable[Sign]:
+    """Yield GPUs that fewer NVLinks join with a peer than all others have.
+
+    One GPU that has fewer to every peer has links that are down, as an inactive link says; one that
+    has fewer to some peers only is watched, for it may be the other end.
+    """
     usual = statistics.median(counts.values()) if counts else 0.0
-    for subject, value in counts.items():
-        if value < usual:
-            yield _watch(subject, "nvlink.joined", f"{value:g}, usual here {usual:g}")
+    struck = {subject: value for subject, value in counts.items() if value < usual}
+    for subject, value in struck.items():
+        sure = len(struck) == 1 and best.get(subject, usual) < usual
+        text = f"{value:g}, usual here {usual:g}"
+        yield (_fault if sure else _watch)(subject, "nvlink.joined", text)
 
 
 def signs(measurements: Sequence[Measurement]) -> list[Sign]:
     """Return the signs that one file's links and GPUs give by comparison."""
     of, models = _by_metric(measurements), _models(measurements)
     found: list[Sign] = []
-    for metric in LEAST:
+    for metric in (*LEAST, *BESIDE):
         for link in (True, False):
             found += _totals(metric, of.get((metric, link), {}))
     active = of.get(("nvlink.active", True), {})
     found += _down(active, models)
     found += _dark(of.get(("nvlink.up", False), {}), active, models)
     found += _slow(of.get(("nvlink.speed", True), {}), models)
-    found += _joined(of.get(("nvlink.joined", False), {}))
+    best = of.get(("nvlink.joined.best", False), {})
+    found += _joined(of.get(("nvlink.joined", False), {}), best)
     return found

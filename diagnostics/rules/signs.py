@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rackproof.diagnostics.rules import bandwidth, dcgm, job, links, ports
+from rackproof.diagnostics.rules import bandwidth, dcgm, job, links, ports, published
 from rackproof.diagnostics.rules.tables import Rule, toml
 from rackproof.harness.model import Event, Measurement, Value
 
@@ -90,6 +90,9 @@ def shared_by(code: str) -> str:
     return next((test.shared for test in _tests() if test.metric == code), "")
 
 
+LIKE = 3  # GPUs without a name beside one: fewer do not say what is usual
+
+
 def _sign(one: Measurement, test: _Test) -> Sign:
     action, kind = test.action, test.kind
     if one.metric == "recovery.action":
@@ -99,6 +102,30 @@ def _sign(one: Measurement, test: _Test) -> Sign:
     text = f"{one.metric} {one.value}" + ("" if one.unit in ("flag", "text") else f" {one.unit}")
     event = Event(one.subject, one.metric, text, clock="none")
     return event, Rule(test.component, action, family, kind, name=one.metric, source=test.source)
+
+
+def _peers(
+    of: Mapping[tuple[str, str], Value], subject: str, now: str, most: str
+) -> tuple[list[float], bool]:
+    """Return what like GPUs have, and whether that tells that more is usual.
+
+    Like are GPUs of one name; where no name is told, those with the same limit, and then most of at
+    least LIKE of them have to have all of it.
+    """
+    name, limit = of.get((subject, "gpu.name")), of.get((subject, most))
+    same = ("gpu.name", name) if name else (most, limit)
+    peers = [
+        float(value)
+        for (other, metric), told in of.items()
+        if (metric, told) == same and other != subject
+        and isinstance(value := of.get((other, now)), int | float)
+    ]  # fmt: skip
+    mine = of.get((subject, now))
+    if not isinstance(mine, int | float) or not isinstance(limit, int | float):
+        return peers, False
+    if name:
+        return peers, any(value > mine for value in peers)
+    return peers, len(peers) >= LIKE and 2 * sum(p >= limit for p in peers) > len(peers)
 
 
 def _links(measurements: Sequence[Measurement]) -> Iterable[Sign]:
@@ -112,13 +139,7 @@ def _links(measurements: Sequence[Measurement]) -> Iterable[Sign]:
                 continue
             if not 0 < value < limit:
                 continue
-            name = of.get((subject, "gpu.name"))
-            peers = [
-                of.get((other, now))
-                for other, metric in of
-                if metric == "gpu.name" and other != subject and of[other, metric] == name
-            ]
-            full = any(isinstance(p, int | float) and p > value for p in peers)
+            peers, full = _peers(of, subject, now, most)
             if peers and not full and unit == "lanes":
                 continue
             kind, action = ("hardware", "check-cabling") if full else ("watch", "watch")
@@ -168,5 +189,5 @@ def signs(measurements: Sequence[Measurement], events: Sequence[Event]) -> list[
                 found.append(_sign(one, test))
     found += [*_links(measurements), *_corrected(measurements), *ports.signs(measurements)]
     found += links.signs(measurements)
-    found += bandwidth.signs(measurements)
+    found += bandwidth.signs(measurements) + published.signs(measurements)
     return job.settle(found)

@@ -1,8 +1,9 @@
 """The table of `dcgmi diag`, DCGM 2 to 4, whole or as somebody copied a part of it.
 
 A cell that is too long goes on in rows without a name, broken where the cell ends, also inside a
-word. DCGM 2 and 3 list the GPUs behind the word (``Fail - GPU: 0``), DCGM 4 gives each a row
-(``GPU0: Fail``). A table that begins or ends in the middle is cut.
+word; a blank that fell on the break is put back between DCGM's words and sentences. DCGM 2 and 3
+list the GPUs behind the word (``Fail - GPU: 0``), DCGM 4 gives each a row (``GPU0: Fail``). A table
+that begins or ends in the middle is cut.
 """
 
 import re
@@ -15,6 +16,7 @@ from rackproof.harness.readers.dcgm_results import (
     Result,
     reading,
 )
+from rackproof.harness.readers.dcgm_words import joined
 from rackproof.harness.readers.places import plain
 from rackproof.harness.readers.reading import Reader, Reading
 from rackproof.harness.readers.source import Source
@@ -128,12 +130,14 @@ class _Table:
             )
 
     def _continued(self, value: str) -> None:
-        if self._told is not None and _ENTITY.match(" ".join(value.split())):
-            self._end_reason()  # DCGM 4 may go on with the next GPU
+        bare = " ".join(value.split())
+        listed = _STATUS.match(bare) if "-" in bare else None
+        if self._told is not None and (_ENTITY.match(bare) or listed):
+            self._end_reason()  # DCGM 4 may go on with the next GPU, DCGM 3 with other GPUs
         if self._told is not None:
             gpus, text = self._told
             if len(text) < REASON_LIMIT:
-                self._told = gpus, text + _cell(value)
+                self._told = gpus, joined(text, _cell(value))
         elif self._metadata:
             return
         elif not self._test or not self._status(self._test[0].test, value):

@@ -27,7 +27,7 @@ _HOSTS = ("Hostname", "hostname")
 _MOSTLY = 0.6
 _LONGEST_CODE = 4
 # What follows another error or is the application's: as a last code it hides what came before.
-_HIDING = frozenset((43, 45))
+_HIDING = frozenset((45,))
 _Seen = TypeVar("_Seen", Event, Measurement, Missing)
 
 

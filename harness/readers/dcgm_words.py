@@ -4,6 +4,8 @@ The formats are those of dcgmlib/dcgm_errors.h (DCGM 2 to 4). They are compared 
 case, since a table wraps a message wherever the cell ends, also inside a word.
 """
 
+import re
+
 # (code, parts that stand in the message in this order); the first that fits counts.
 _FORMATS: tuple[tuple[int, str], ...] = (
     (80, "row remapping failed"),
@@ -99,6 +101,32 @@ _FORMATS: tuple[tuple[int, str], ...] = (
     (21, "bad parameter to function"),
     (34, "which is above the threshold"),
 )  # fmt: skip
+
+
+# Words of DCGM's advice; with those of its messages they tell a break between words from others.
+_ADVICE = (
+    "a an and any are at by check drain for from has have if in is it its logs node of on or "
+    "please reboot rerun reset restart restore run running see system test than that the then "
+    "this to was were when which while with your down diagnostic diagnostics field report"
+)
+_KNOWN = frozenset(
+    word for text in (_ADVICE, *(words for _, words in _FORMATS))
+    for word in text.split() if word.isalpha()
+)  # fmt: skip
+_LAST, _FIRST = re.compile(r"([A-Za-z]+)\Z"), re.compile(r"([A-Za-z]+)(?![A-Za-z])")
+_SENTENCE = re.compile(r"[A-Z][a-z]")
+
+
+def joined(text: str, more: str) -> str:
+    """Return a cell's text with that of the next row, where a full row hides a blank between them.
+
+    A row that is full may end inside a word. Two whole words of DCGM's are parted, and so are two
+    sentences.
+    """
+    last, first = _LAST.search(text[-40:]), _FIRST.match(more)
+    words = bool(last and first and {last[1].lower(), first[1].lower()} <= _KNOWN)
+    parted = words or (text.endswith(".") and _SENTENCE.match(more) is not None)
+    return f"{text} {more}" if parted else text + more
 
 
 def squeezed(text: str) -> str:

@@ -18,7 +18,7 @@ from rackproof.harness.readers.reading import Reader, Reading
 from rackproof.harness.readers.source import Source
 
 KIND = "nccl-tests"
-LIMIT = 64 << 20
+LIMIT, MIB = 64 << 20, 1 << 20
 MOST_EVENTS, MOST_TABLES, MOST_SAID = 200, 1000, 8
 MEAN_WITHIN = 0.01
 SIDE = 4  # columns of one side: time, algbw, busbw, wrong
@@ -34,6 +34,7 @@ _BINARY = re.compile(r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcas
                      r"scatter|gather|hypercube)_perf\b")  # fmt: skip
 # What the tests themselves, or a shell around them, say of a failure.
 _UNREAD = re.compile(r"(?:ERROR|Error|FAILED|FAIL|FATAL)\b|Test [\w ]{1,40} (?:failure|error)\b")
+_REDUCED = re.compile(r"all_?reduce", re.IGNORECASE)
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,9})?(?:e[+-]?\d{1,3})?\Z")
 
 
@@ -60,6 +61,7 @@ class Table:
     ended: bool = False
     bounds: int = 0
     broken: bool = False
+    sums: bool = True  # each row names an operation, and no root
 
     def elided(self) -> bool:
         """Whether the rows do not give the stated mean: some of them are not there."""
@@ -116,6 +118,7 @@ def _row(words: list[str], table: Table) -> None:
     if len(words) < 3 + 2 * SIDE or not all(_NUMBER.match(c) or c == "N/A" for c in cells):
         table.broken = True
         return
+    table.sums &= words[-2 * SIDE - 2 : -2 * SIDE][0] == "sum" and words[-2 * SIDE - 1] == "-1"
     out, inside = [_value(c) for c in cells[:SIDE]], [_value(c) for c in cells[SIDE:]]
     table.rows.append(Row(int(words[0]), (out[2], inside[2]), (out[3], inside[3])))
 
@@ -208,10 +211,14 @@ def _measured(report: _Report) -> Iterator[Measurement]:
     if ranks:
         yield Measurement(KIND, "fabric", "link.collective.ranks", ranks, "gpus")
     for attempt, table in enumerate(report.tables[:MOST_TABLES], start=1):
-        reached = [bus for row in table.rows for bus in row.bus if bus is not None]
-        if reached:
-            check = f"{KIND}.{table.name or 'unnamed'}"
-            yield Measurement(check, report.home(), "link.collective.rate", max(reached), "GB/s",
+        reached = [(bus, row.size) for row in table.rows for bus in row.bus if bus is not None]
+        if not reached:
+            continue
+        check = f"{KIND}.{table.name or 'unnamed'}"
+        best, size = max(reached)
+        yield Measurement(check, report.home(), "link.collective.rate", best, "GB/s", attempt)
+        if _REDUCED.match(table.name) or (table.sums and not table.name):
+            yield Measurement(check, report.home(), "link.collective.size", size / MIB, "MiB",
                               attempt)  # fmt: skip
 
 

@@ -1,17 +1,18 @@
 """nvidia-smi -q in all drivers' layouts, whole or as grep left it (``--`` between the parts).
 
 Sections are told by indentation alone, so a new one needs no new code. A part without a GPU's line
-belongs to ``gpuN`` by its place in the file.
+belongs to ``gpuN`` by its place in the file. ``nvidia-smi -L`` tells names and UUIDs alone.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
-from rackproof.harness.model import Event
+from rackproof.harness.model import Event, Measurement
 from rackproof.harness.readers.places import ADDRESS, pci, plain
 from rackproof.harness.readers.reading import Reader, Reading
 from rackproof.harness.readers.smi_fields import GpuFields, Report, address_of, slug
-from rackproof.harness.readers.smi_report import reading
+from rackproof.harness.readers.smi_report import identity, reading
 from rackproof.harness.readers.source import Source
 
 KIND = "nvidia-smi-q"
@@ -24,6 +25,8 @@ _HEAD = frozenset("timestamp driver_version cuda_version attached_gpus kmd_versi
 _GONE = re.compile(
     r"Unable to determine the device handle for (?:GPU ?|gpu )?(" + ADDRESS + r"): (.{1,120})"
 )
+_LISTED = re.compile(r"GPU (\d{1,4}): (.{1,120}?) \(UUID: (GPU-[0-9a-fA-F-]{8,64})\)\s*\Z")
+_SLICE = re.compile(r"\s+MIG .{1,60} Device +\d{1,3}: \(UUID: MIG-.{1,80}\)\s*\Z")
 # Sections and fields that every layout has had; a grep of any of them is recognised by them.
 _KNOWN = frozenset(
     "product_name product_brand product_architecture persistence_mode mig_mode accounting_mode "
@@ -56,11 +59,39 @@ def _field(line: str) -> tuple[int, str, str | None] | None:
     return depth, bare, None
 
 
+def _is_list(lines: Sequence[str]) -> bool:
+    """Whether each line is one of ``nvidia-smi -L``; a report of links has others between them."""
+    listed = any(_LISTED.match(line) for line in lines)
+    return listed and all(
+        _LISTED.match(line) or _SLICE.match(line) or _GONE.search(line) for line in lines
+    )
+
+
+def _list(source: Source, lines: Sequence[str]) -> Reading:
+    """Read the list of ``nvidia-smi -L``: what each GPU is called, and no word of how it is."""
+    found = [match for line in lines if (match := _LISTED.match(line))]
+    names = tuple(
+        Measurement(KIND, f"gpu{int(match[1])}", "gpu.name", plain(match[2], 80), "text")
+        for match in found
+    )
+    gone = tuple(
+        Event(subject, "smi.lost", plain(line), clock="none", detail={"line": number})
+        for number, line in enumerate(lines, start=1)
+        if (match := _GONE.search(line)) and (subject := pci(match[1]))
+    )
+    return Reading(
+        source.path, KIND, len(found), tuple(source.problems), gone, names, cut=source.cut,
+        uuids={f"gpu{int(m[1])}": uuid for m in found if (uuid := identity(m[3]))},
+    )  # fmt: skip
+
+
 def likeness(head: bytes) -> float:
     """Return in 0..1 how much of the head is in nvidia-smi -q's words."""
     lines = [line for line in head.decode("utf-8", "replace").splitlines()[:400] if line.strip()]
     if any(_BANNER.match(line) for line in lines[:40]):
         return 0.95
+    if _is_list(lines):
+        return 0.9
     lines = [line for line in lines if line.strip() != "--"]
     if len(lines) == 1 and _GONE.search(lines[0]):
         return 0.9
@@ -80,6 +111,7 @@ class _Text:
         self._stack: list[tuple[int, str]] = []
         self._gpu: GpuFields | None = None
         self._anonymous = False
+        self.number = 0  # of the line
 
     def _report(self) -> Report:
         if not self.reports:
@@ -103,7 +135,8 @@ class _Text:
         elif match := _GONE.search(line[:LINE_LIMIT]):
             subject = pci(match[1])
             if subject:
-                self.events.append(Event(subject, "smi.lost", plain(line), clock="none"))
+                self.events.append(Event(subject, "smi.lost", plain(line), clock="none",
+                                         detail={"line": self.number}))  # fmt: skip
         elif line.strip() == "--":
             self._gpu = None if self._anonymous else self._gpu
             self._stack.clear()
@@ -138,7 +171,11 @@ def _whole(report: Report) -> bool:
 def read(source: Source) -> Reading:
     """Read the text reports in a file, whole or in parts."""
     walk, problems = _Text(), []
-    for line in source.whole(LIMIT).decode("utf-8", "replace").splitlines():
+    lines = source.whole(LIMIT).decode("utf-8", "replace").splitlines()
+    if _is_list([line for line in lines if line.strip()]):
+        return _list(source, lines)
+    for number, line in enumerate(lines, start=1):
+        walk.number = number
         walk.line(line)
     for report in walk.reports:
         for gpu in report.gpus:
@@ -153,4 +190,4 @@ def read(source: Source) -> Reading:
     return found
 
 
-READER = Reader(KIND, "nvidia-smi -q, whole or in parts", likeness, read)
+READER = Reader(KIND, "nvidia-smi -q, whole or in parts, and -L", likeness, read)

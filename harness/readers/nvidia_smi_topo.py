@@ -107,27 +107,29 @@ class _Matrix:
         return found
 
 
-def _odd(pairs: dict[tuple[str, str], int]) -> dict[str, int]:
-    """Return the NVLinks that each GPU has to its worst peer, where all pairs are joined alike.
+def _odd(pairs: dict[tuple[str, str], int]) -> dict[str, tuple[int, int]]:
+    """Return the NVLinks of each GPU to its worst and its best peer, where all are joined alike.
 
-    Only a matrix where three pairs in four have the same number of NVLinks says anything: with
-    bridges between some cards, or a cube mesh, pairs differ by design.
+    Only a matrix where three pairs in four have the same number of NVLinks says anything, or one
+    where all pairs but one GPU's have it: with bridges between some cards, or a cube mesh, pairs
+    differ by design.
     """
     counts = sorted(pairs.values())
     if len(counts) < 6:  # noqa: PLR2004 - four GPUs have six pairs
         return {}
     usual = counts[len(counts) // 2]
-    if not usual or 4 * counts.count(usual) < 3 * len(counts):
-        return {}
     off = {pair for pair, links in pairs.items() if links < usual}
     gpus = sorted({gpu for pair in pairs for gpu in pair})
     common = [gpu for gpu in gpus if off and all(gpu in pair for pair in off)]
+    alike = 4 * counts.count(usual) >= 3 * len(counts) or len(common) == 1
+    if not (usual and alike):
+        return {}
     root = max(common, key=lambda gpu: sum(gpu in pair for pair in off), default="")
     found = {}
     for gpu in gpus:
         mine = [links for pair, links in pairs.items() if gpu in pair]
         blame = gpu == root or (off and not root and any(gpu in pair for pair in off))
-        found[gpu] = min(mine) if blame else usual
+        found[gpu] = (min(mine) if blame else usual, max(mine))
     return found
 
 
@@ -147,8 +149,9 @@ def read(source: Source) -> Reading:
         problems.append(f"the row of {walk.short[0]} is cut")
     measurements = [Measurement(KIND, "host", "gpu.count", len(gpus), "gpus")] if gpus else []
     measurements += [
-        Measurement(KIND, f"gpu{int(gpu[3:])}", "nvlink.joined", links, "links")
-        for gpu, links in _odd(walk.pairs()).items()
+        Measurement(KIND, f"gpu{int(gpu[3:])}", metric, links, "links")
+        for gpu, joined in _odd(walk.pairs()).items()
+        for metric, links in zip(("nvlink.joined", "nvlink.joined.best"), joined, strict=True)
     ]
     return Reading(
         source.path, KIND, sum(gpu in walk.rows for gpu in gpus),

@@ -45,6 +45,7 @@ _STRAINS = (
     ("ib-", "nic"), ("tcp-connectivity", "fabric"), ("gpcnet", "fabric"), ("disk-", "storage"),
     ("cpu-", "host"),
 )  # fmt: skip
+_COMPUTING, _MOVING = ("gemm-flops", "cublas", "matmul"), ("mem-bw", "gpu-stream", "gpu-copy-bw")
 # Readings of SuperBench's monitor that have a name of our own: (metric, unit).
 _MONITOR = {
     "gpu_uncorrected_ecc": ("ecc.uncorrected.volatile", "errors"),
@@ -178,6 +179,15 @@ def _defect(found: _Nodes, node: _Node, metric: str, rule: str) -> None:
         found.say(node.subject(parts), f"superbench.defect.{part}", f"{metric}: {rule}")
 
 
+def _rate(parts: re.Match[str]) -> tuple[str, str] | None:
+    """Return (metric, unit) of a result that is a rate of one GPU, by the end of its name."""
+    if parts[1].startswith(_COMPUTING) and parts[2].endswith("_flops"):
+        return "superbench.flops", "GFLOP/s"
+    if parts[1].startswith(_MOVING) and parts[2].endswith("_bw"):
+        return "superbench.bandwidth", "GB/s"
+    return None
+
+
 def _values(found: _Nodes, node: _Node, row: Mapping[str, Any], *, diagnosed: bool) -> None:
     """Take the results of one node that mean something without a baseline."""
     per_gpu: Counter[str] = Counter()
@@ -194,6 +204,9 @@ def _values(found: _Nodes, node: _Node, row: Mapping[str, Any], *, diagnosed: bo
             found.say(node.host, "superbench.failed", f"{name}: {value}")
         elif _PASSED.match(metric) and parts[1].startswith("gpu-burn") and value == 0:
             found.say(subject, "gpu-burn.faulty", f"{name}: {value}")
+        elif (rate := _rate(parts)) and subject != node.host and value > 0 and not diagnosed:
+            check = plain(f"{KIND}.{parts[1]}/{metric}", 120)
+            found.measurements.append(Measurement(check, subject, rate[0], value, rate[1]))
         elif parts[1] == "monitor" and metric in _MONITOR and value >= 0 and not diagnosed:
             ours, unit = _MONITOR[metric]
             found.measurements.append(Measurement(KIND, subject, ours, value, unit))

@@ -88,9 +88,39 @@ def test_one_link_with_recoveries_that_its_siblings_lack(judged):
     assert (verdict, roots) == ("UNKNOWN", [("gpu2/link14", "nvlink", "watch")])
 
 
-def test_the_same_link_while_its_count_moves(judged):
-    verdict, roots = judged(nvlink(odd={(2, 14): 505}) + nvlink(odd={(2, 14): 508}))
-    assert (verdict, roots) == ("FAIL", [("gpu2/link14", "nvlink", "check-cabling")])
+@pytest.mark.parametrize(
+    ("name", "verdict", "action"),
+    [("NVIDIA GB200", "UNKNOWN", "watch"), ("NVIDIA Y9", "UNKNOWN", "watch"),
+     ("NVIDIA H200", "FAIL", "check-cabling"), ("NVIDIA A100-SXM4-40GB", "FAIL", "check-cabling")],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["Recovery Errors", "Replay Errors"])
+def test_a_count_that_moves_is_judged_by_the_generation(judged, kind, name, verdict, action):
+    before, after = ({(2, 14): n} for n in (2, 3))
+    found = judged(nvlink(odd=before, name=name, kind=kind)
+                   + nvlink(odd=after, name=name, kind=kind))  # fmt: skip
+    assert found == (verdict, [("gpu2/link14", "nvlink", action)])
+
+
+def topology(*rows):
+    gpus = [f"GPU{i}" for i in range(len(rows))]
+    return (
+        "\n".join(
+            ["\t" + "\t".join(gpus), *("\t".join((g, *r)) for g, r in zip(gpus, rows, strict=True))]
+        )
+        + "\n"
+    )
+
+
+def test_a_gpu_without_nvlink_is_a_fault_and_a_pair_is_watched(judged):
+    def cells(short, count=6, usual="NV18"):
+        return [["X" if i == j else short(i, j) or usual for j in range(count)]
+                for i in range(count)]  # fmt: skip
+
+    alone = topology(*cells(lambda i, j: "SYS" if 4 in (i, j) else ""))
+    assert judged(alone) == ("FAIL", [("gpu4", "nvlink", "check-cabling")])
+    pair = topology(*cells(lambda i, j: "NV9" if {i, j} == {1, 4} else ""))
+    assert judged(pair)[0] == "UNKNOWN"
+    assert judged(topology(*cells(lambda i, j: ""))) == ("PASS", [])
 
 
 @pytest.mark.parametrize(
@@ -197,5 +227,5 @@ def test_a_topology_names_the_gpu_with_fewer_links(judged):
         for i in range(8)
     ]  # fmt: skip
     text = "\t" + "\t".join(gpus) + "\n" + "\n".join(map("\t".join, zip(gpus, rows, strict=True)))
-    assert judged(text) == ("UNKNOWN", [("gpu3", "nvlink", "watch")])
+    assert judged(text) == ("FAIL", [("gpu3", "nvlink", "check-cabling")])
     assert judged(text.replace("NV17", "NV18")) == ("PASS", [])

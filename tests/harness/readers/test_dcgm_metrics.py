@@ -121,7 +121,7 @@ def test_instances_of_one_gpu_are_not_added_up(reading):
         (series("DCGM_FI_DEV_XID_ERRORS", 0, 79), {(B, "xid.79", 1)}),
         (
             series("DCGM_FI_DEV_XID_ERRORS", 45, 43),
-            {(A, "exporter.xid.45", 1), (B, "exporter.xid.43", 1)},
+            {(A, "exporter.xid.45", 1), (B, "xid.43", 1)},
         ),
         (series("DCGM_EXP_XID_ERRORS_COUNT", 3, 0, more=',xid="31"'), {(A, "xid.31", 3)}),
         (series("DCGM_FI_DEV_XID_ERRORS_ACTIVE", 2, more=',xid="45"'), {(A, "exporter.xid.45", 2)}),

@@ -166,8 +166,11 @@ def test_far_below_the_others_of_one_report(judged, tables, expected):
 )  # fmt: skip
 def test_no_fault(judged, tables):
     size = len(tables[0][1][0])
-    _, found = judged(HEAD + devices(size) + "".join(table(*t) for t in tables))
+    named = devices(size).replace("H100", "H9000")  # a GPU of which nothing is published
+    _, found = judged(HEAD + named + "".join(table(*t) for t in tables))
     assert (found.verdict, roots(found)) == ("PASS", [])
+    unjudged = {"h2d", "link"} & {name for name, _ in tables}
+    assert bool(unjudged) is any("no limit" in said for said in found.inputs[0].problems)
 
 
 def test_other_models_are_no_peers(judged):
