@@ -31,13 +31,13 @@ from rackproof.reports.retests import Retesting, showed, what
 from rackproof.reports.rows import Row, findings, gaps
 from rackproof.reports.sentence import sentence
 from rackproof.reports.words import (
-    ACTIONS,
     COMPONENTS,
     PERSISTENCES,
     counted,
     failing,
     headline,
     spoken,
+    to_do,
     unknown,
     visible,
     waived,
@@ -331,7 +331,7 @@ def _diagnoses(
         serial = f", serial {root['serial']}" if root.get("serial") else ""
         page.line(f"{root['subject']}{serial}", indent="  ", style="bold")
         page.line(f"{part}, {root['persistence']}: {lasting}", indent="    ")
-        page.line(f"{root['action']}: {ACTIONS.get(root['action'], '')}", indent="    ")
+        page.line(f"{root['action']}: {to_do(root)}", indent="    ")
         _because(page, root["because"])
         if victims[root["case"]]:
             count = counted(victims[root["case"]], "other part")

@@ -5,6 +5,7 @@ In: parts of a judgement. Out: short plain text. Text that came from a log or a 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from rackproof.diagnostics.checks import Check
 from rackproof.diagnostics.diagnosis import Diagnosis
@@ -58,6 +59,24 @@ ACTIONS: Mapping[str, str] = {
     "move-to-spare-rack": "Move the job to a spare rack.",
     "rma": "Take it out of use and return it to the vendor.",
 }
+_BURNT = frozenset(("hbm", "sram", "sm", "nvlink", "nvswitch", "fabric"))
+_BESIDE = frozenset(("nic", "storage", "host", "power", "thermal"))
+
+
+def to_do(root: Mapping[str, Any]) -> str:
+    """Return the action of a root diagnosis in words, "" for one that has none.
+
+    A burn tells nothing of a part beside the GPUs that files name: a supply, a leak, a port.
+    """
+    text = ACTIONS.get(root["action"], "")
+    component, place = root["component"], root["subject"].rpartition("/")[2]
+    device = place.startswith(("gpu", "pci:", "link")) and component not in ("nic", "storage")
+    named = root["subject"].startswith(("host:", "nic:", "pci:"))
+    if not named or device or component in _BURNT or component not in _BESIDE:
+        return text
+    return text.replace("burn it again", "look at it again").replace("Burn it", "Look at it")
+
+
 # Zero-width joiners and marks, direction overrides, line separators and all control characters are
 # not printable in Python's sense; a space of any width is shown as a space.
 _SPACES = frozenset(

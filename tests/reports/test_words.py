@@ -1,10 +1,11 @@
 """Places in short, values with units, and nothing invisible in a text."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rackproof.diagnostics.limits import Limit
-from rackproof.reports.words import bounds, places, shown, visible
+from rackproof.reports.words import bounds, places, shown, to_do, visible
 
 
 def test_places_are_written_as_ranges() -> None:
@@ -44,3 +45,22 @@ def test_values_and_bounds() -> None:
     assert shown(1, "flag") == "yes"
     assert bounds(Limit("temperature", "s", "spec", low=1.0, high=87.0)) == "≥ 1 C and ≤ 87 C"
     assert bounds(Limit("fabric.state", "s", "spec", equal="completed")) == "= completed"
+
+
+@pytest.mark.parametrize(
+    ("subject", "component", "action", "word"),
+    [
+        ("host:n3", "thermal", "check-cooling", "look at"),
+        ("host:n3", "power", "check-power", "look at"),
+        ("host:n3", "host", "watch", "look at"),
+        ("nic:mlx5_2", "nic", "check-cabling", "look at"),
+        ("pci:0000:5a:00.0", "storage", "retest", "ook at"),
+        ("host:n3/pci:0000:5a:00.0", "thermal", "check-cooling", "burn"),
+        ("pci:0000:5a:00.0/link03", "nvlink", "check-cabling", "burn"),
+        ("rack0/power/shelf2", "power", "check-power", "burn"),
+    ],
+)
+def test_what_is_no_gpu_is_not_burnt(subject, component, action, word):
+    said = to_do({"subject": subject, "component": component, "action": action})
+    assert word in said
+    assert ("urn it" in said) == (word == "burn")
