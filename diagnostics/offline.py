@@ -15,6 +15,8 @@ from rackproof.diagnostics.because import because, names
 from rackproof.diagnostics.cases import HARD, Case, cases
 from rackproof.diagnostics.diagnosis import Diagnosis
 from rackproof.diagnostics.episodes import Episode, coarse, episodes
+from rackproof.diagnostics.followers import followed
+from rackproof.diagnostics.jobs import jobs_of
 from rackproof.diagnostics.machines import Machines, machines
 from rackproof.diagnostics.meanings import said_by
 from rackproof.diagnostics.overlap import once
@@ -217,7 +219,8 @@ def _settled(readings: Sequence[Reading]) -> tuple[list[Case], Machines, int]:
     sifted, left_out = coarse(kernel.sift(episodes(said)), MOST_EPISODES)
     found, outside = shared(sifted, _gpus(readings, known))
     found, told = directives(found)
-    whole = one_each(own_fault(with_directives(cases(found), told)) + outside)
+    alone = followed(cases(found), jobs_of(readings, known))
+    whole = one_each(own_fault(with_directives(alone, told)) + outside)
     for case in whole:
         stays(case)
     whole = [case for case in one_each(whole) if case.rule.action != "none"]
