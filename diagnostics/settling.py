@@ -102,7 +102,8 @@ def link_of(case: Case) -> int | None:
 
 def _join(first: Case, case: Case) -> None:
     first.root += case.root
-    first.tied += case.tied
+    known = {id(episode) for episode in first.tied}  # a directive belongs to each case nearby
+    first.tied += [episode for episode in case.tied if id(episode) not in known]
     graver = xid.SEVERITY.index(case.rule.action) > xid.SEVERITY.index(first.rule.action)
     first.rule = case.rule if graver else first.rule
 

@@ -39,17 +39,26 @@ CHECKS = 1 << 22  # more than any plan owes; the product of a forged line's list
 
 
 def record_files(run: Path) -> list[Path]:
-    """Return the record files of a run: the controller's first, then its workers' by name."""
+    """Return the record files of a run: the controller's first, then its workers' by name.
+
+    None in a folder that this user may not list or enter.
+    """
     main = run / "record.jsonl"
-    workers = sorted(p for p in run.glob("record.*.jsonl") if p.is_file() and not p.is_symlink())
-    return ([main] if main.is_file() else []) + workers
+    try:
+        found = sorted(p for p in run.glob("record.*.jsonl") if p.is_file() and not p.is_symlink())
+        return ([main] if main.is_file() else []) + found
+    except PermissionError:
+        return []
 
 
 def is_run(path: Path) -> bool:
     """Say whether `path` is a run directory, or its record file."""
-    if path.is_dir():
-        return bool(record_files(path))
-    return path.name.startswith("record.") and path.suffix == ".jsonl" and path.is_file()
+    try:
+        if path.is_dir():
+            return bool(record_files(path))
+        return path.name.startswith("record.") and path.suffix == ".jsonl" and path.is_file()
+    except PermissionError:
+        return False
 
 
 def fingerprint(run: Path) -> str:

@@ -4,7 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from rackproof.harness.readers import composite, kernel_log
+from rackproof.harness.readers.marks import is_report
 from rackproof.harness.readers.pool import Task, spread
+from rackproof.harness.readers.prose import is_document
 from rackproof.harness.readers.reading import UNRECOGNISED, Reader, Reading
 from rackproof.harness.readers.recognise import READERS, recognise
 from rackproof.harness.readers.source import Source, Unreadable, regular_files
@@ -19,12 +22,26 @@ def read(path: Path) -> Reading:
         if not source.head.strip():
             what = "empty" if source.size == 0 else "holds no text at its beginning"
             return Reading(path, problems=(what, *source.problems), worked=False)
-        reader = recognise(source.head)
-        if reader is None:
-            return Reading(path, problems=("no known kind of file",))
-        return reader.read(source)
+        return _read(source)
     except Unreadable as error:
         return Reading(path, problems=(str(error),))
+
+
+def _read(source: Source) -> Reading:
+    reader = recognise(source.head)
+    if is_report(source.head):
+        return composite.read(source, reader, recognise)
+    if reader is None:
+        quoted = is_document(source.head)
+        what = "a text or a program, and no tool's output" if quoted else "no known kind of file"
+        return Reading(source.path, problems=(what, *source.problems))
+    if reader is kernel_log.READER:
+        found = reader.read(source)
+        if not source.others:
+            return found
+    elif not composite.is_composite(source, reader.kind):
+        return reader.read(source)
+    return composite.read(Source(source.path), reader, recognise)
 
 
 def read_all(paths: Iterable[Path], workers: int = 1) -> list[Reading]:
@@ -36,7 +53,7 @@ def read_all(paths: Iterable[Path], workers: int = 1) -> list[Reading]:
     """
     tasks: list[Task] = []
     for path in paths:
-        if not path.is_dir():
+        if not _is_folder(path):
             tasks.append(Task(path, None, ""))
             continue
         found = [Task(each, path, why) for each, why in regular_files(path)]
@@ -44,6 +61,16 @@ def read_all(paths: Iterable[Path], workers: int = 1) -> list[Reading]:
     return spread(_task, tasks, workers)
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # above it stands a folder that may not be entered
+        return False
+
+
 def _task(task: Task) -> Reading:
     found = Reading(task.path, problems=(task.refused,)) if task.refused else read(task.path)
-    return found if task.folder is None else replace(found, named=False, folder=task.folder)
+    if task.folder is None:
+        return found
+    parts = tuple(replace(part, folder=task.folder) for part in found.parts)
+    return replace(found, named=False, folder=task.folder, parts=parts)

@@ -12,19 +12,27 @@ from dataclasses import dataclass, field, replace
 
 from rackproof.harness.model import Event
 from rackproof.harness.readers.apei import Blocks
+from rackproof.harness.readers.entries import Layout, layout_of
+from rackproof.harness.readers.kernel_shapes import LINE_LIMIT, hosts_of, likeness, says, speaks
+from rackproof.harness.readers.marks import SPARSELY, kind_at
 from rackproof.harness.readers.places import plain
 from rackproof.harness.readers.reading import Boot, Reader, Reading
-from rackproof.harness.readers.search import holds_literal, line_spans, newlines
+from rackproof.harness.readers.search import (
+    ALTERNATION,
+    compiled,
+    holds_literal,
+    line_spans,
+    newlines,
+)
 from rackproof.harness.readers.signatures import HOST, Sign, sign_of
 from rackproof.harness.readers.source import Source
 from rackproof.harness.readers.stamps import MINUTE, RELATIVE, YEAR, Stamped, month_of, parse
 
 KIND = "kernel-log"
-LINE_LIMIT = 1 << 16
 GAP = 5.0
 BACKWARDS = 60.0  # more than processors' clocks can disagree: the machine was booted anew
 NEW_YEAR = 31 * 86400.0
-NEAR_LINES, HEAD_LINES = 4, 20
+NEAR_LINES = 4
 MOST_EVENTS, MOST_PER_KEY = 20_000, 500
 _SHOWN = ("cause", "action", "unit", "severity", "register", "status", "link", "place", "mig",
           "stage", "device")  # fmt: skip
@@ -74,6 +82,7 @@ class _Log:
     pending: tuple[Stamped, str, int] | None = None
     boots: dict[tuple[str, int], Boot] = field(default_factory=dict)
     carried: list[Event] = field(default_factory=list)
+    spoken: bool = False
 
     def booted(self, found: Stamped, sign: Sign) -> None:
         """Note what a line tells of when its boot began: it has both clocks, or sets one."""
@@ -248,18 +257,25 @@ def _relative(log: _Log, chunk: bytes, start: int, end: int) -> None:
         log.relative = max(log.relative, at - log.minute)
 
 
-def _lines(source: Source, log: _Log, *, relative: bool) -> Iterator[tuple[bytes, int]]:
+def _lines(
+    source: Source, log: _Log, layout: Layout | None, *, relative: bool
+) -> Iterator[tuple[bytes, int]]:
     """Yield (line, its number) for each line with a signature; at the end (b"", lines in all)."""
     before, whole = 0, True
-    for chunk in source.chunks():
+    chunks = layout.chunks(source.chunks()) if layout else source.chunks()
+    for chunk in chunks:
         counted = moved = 0
-        for start, end in line_spans(chunk):
+        log.spoken = log.spoken or says(chunk)
+        for start, end in line_spans(chunk, _SOUGHT):
             before += newlines(chunk, counted, start)
             counted = start
             if relative:
                 _relative(log, chunk, moved, end)
                 moved = end
-            yield chunk[start : min(end, start + LINE_LIMIT)], before + 1
+            if layout is None:
+                yield chunk[start : min(end, start + LINE_LIMIT)], before + 1
+            elif layout.said in chunk[start:end]:
+                yield layout.around(chunk, start, end), before + 1
         before += newlines(chunk, counted)
         if relative:
             _relative(log, chunk, moved, len(chunk))
@@ -267,30 +283,39 @@ def _lines(source: Source, log: _Log, *, relative: bool) -> Iterator[tuple[bytes
     yield b"", before + (not whole)
 
 
-def _hosts(head: str) -> set[str]:
-    """Return the hosts that the first lines name: a quiet log is some machine's, too."""
-    found = (parse(line) for line in head.splitlines()[:HEAD_LINES])
-    return {line.host for line in found if line.host and line.shape in _HOSTED}
-
-
-def read(source: Source) -> Reading:
-    """Read a kernel log whole. Lines that are no text become replacement characters."""
-    log = _Log()
-    head = source.head.lstrip()[: 1 << 12].decode("utf-8", "replace")
+def _take(source: Source, log: _Log, head: str) -> int:
+    """Look at every line with a signature; return how many lines there are in all."""
     relative = bool(re.search(f"^(?:{RELATIVE.pattern}|{MINUTE.pattern})", head, re.MULTILINE))
-    lines = 0
-    for raw, number in _lines(source, log, relative=relative):
+    layout, lines = layout_of(source.head), 0
+    taken = layout.parse if layout else parse
+    for raw, number in _lines(source, log, layout, relative=relative):
         lines = number
-        if raw:
-            found = parse(raw.decode("utf-8", "replace").rstrip("\r\n"))
+        if raw and not layout and not holds_literal(raw):
+            source.others = source.others or bool(kind_at(raw))
+        elif raw:
+            found = taken(raw.decode("utf-8", "replace").rstrip("\r\n"))
             if found.kernel:
                 log.take(found, number)
     log.end()
+    return lines
+
+
+def read(source: Source) -> Reading:
+    """Read a kernel log whole. Lines that are no text become replacement characters.
+
+    A system's log in which the kernel says nothing tells nothing of hardware: it is unrecognised.
+    """
+    log = _Log(spoken=speaks(source.head))
+    head = source.head.lstrip()[: 1 << 12].decode("utf-8", "replace")
+    lines = _take(source, log, head)
     problems = list(source.problems)
+    if not log.spoken and not log.events:
+        problems.insert(0, "lines of a system's log, and none of them is the kernel's")
+        return Reading(source.path, problems=tuple(problems), cut=source.cut, worked=False)
     if log.dropped:
         problems.append(f"{log.dropped} further events are not kept: more than {MOST_EVENTS}")
     several = len(log.hosts) > 1
-    hosts = log.hosts or _hosts(head)
+    hosts = log.hosts or hosts_of(head)
     return Reading(
         source.path, KIND, lines, tuple(problems),
         (*(_event(e, several=several) for e in log.events), *log.carried),
@@ -300,38 +325,5 @@ def read(source: Source) -> Reading:
     )  # fmt: skip
 
 
-_MICROSECONDS = re.compile(rb"[^\[]{0,24}\[ {0,12}\+?\d{1,10}\.\d{6}\W")  # six digits: no Xorg log
-_TAG = re.compile(rb"^[^\n]{8,300}? kernel(?:\[\d{1,10}\])?: [^\n]{0,200}", re.MULTILINE)
-_HOSTED = frozenset(("iso", "syslog", "unix", "journal-json"))  # after an uptime stands no host
-_SHAPES = frozenset(("kmsg", "human", "journal-json", "ftrace"))
-SOME, STRONG = 0.1, 0.3
-
-
-def _kernel_within(head: bytes) -> bool:
-    """Whether a log of the whole system, in which the kernel speaks now and then, begins so."""
-    found = (parse(m[0].decode("utf-8", "replace")) for m in _TAG.finditer(head[: 1 << 17]))
-    return any(line.tag == "kernel" and line.host and line.shape for line in found)
-
-
-def likeness(head: bytes) -> float:
-    """Return in 0..1 how much the first lines look like a kernel's: by shape, tag and signature."""
-    lines = [line for line in head.splitlines()[:400] if line.strip()]
-    if len(lines) > 1:
-        lines.pop()  # the last may be cut
-    votes, strong = 0, False
-    for raw in lines:
-        found = parse(raw[:LINE_LIMIT].decode("utf-8", "replace"))
-        said = (
-            found.kernel and holds_literal(raw)
-            and sign_of(found.message, traced=found.shape == "ftrace") is not None
-        )  # fmt: skip
-        uptime = found.shape in ("uptime", "relative") and bool(_MICROSECONDS.match(raw[:40]))
-        votes += said or found.tag == "kernel" or found.shape in _SHAPES or uptime
-        strong |= said
-    share = votes / max(1, len(lines))
-    if share >= STRONG:
-        return share
-    return max(share, STRONG if strong else SOME if _kernel_within(head) else 0.0)
-
-
+_SOUGHT = compiled(ALTERNATION + b"|" + SPARSELY)
 READER = Reader(KIND, "dmesg, kern.log, journalctl -k, /dev/kmsg, ftrace", likeness, read)

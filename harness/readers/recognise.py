@@ -29,9 +29,13 @@ from rackproof.harness.readers import (
     superbench,
     training_log,
 )
+from rackproof.harness.readers.prose import is_document
 from rackproof.harness.readers.reading import Reader
 
 FLOOR = 0.05
+# Jobs print sentences, warnings and pieces of programs; their readers look out for themselves.
+TALKATIVE = frozenset((training_log.KIND, slurm.KIND))
+SURE = 0.2  # below, a file has the shape of a system's log, and may be another's further down
 FIRST = 1 << 16  # bytes
 CERTAIN = 0.97  # of a kernel log's lines are the kernel's: then no other tool wrote them
 
@@ -62,14 +66,14 @@ READERS: Sequence[Reader] = (
 )
 
 
-def _surest(head: bytes) -> Reader | None:
+def _surest(head: bytes) -> tuple[float, Reader]:
     sure = [(reader.likeness(head), -place) for place, reader in enumerate(READERS)]
     likeness, place = max(sure)
-    return READERS[-place] if likeness >= FLOOR else None
+    return likeness, READERS[-place]
 
 
 def recognise(head: bytes) -> Reader | None:
-    """Return the reader whose files begin like `head`, or None.
+    """Return the reader whose files begin like `head`, or None, also for a text that quotes them.
 
     Most files are known by their first lines, and most of many files are kernel logs: the rest of
     a head, and the other readers, are asked only where those do not say.
@@ -77,4 +81,9 @@ def recognise(head: bytes) -> Reader | None:
     first = head[:FIRST]
     if kernel_log.READER.likeness(first) >= CERTAIN:
         return kernel_log.READER
-    return _surest(first) or (_surest(head) if len(head) > FIRST else None)
+    likeness, reader = _surest(first)
+    if likeness < SURE and len(head) > FIRST:
+        likeness, reader = max((likeness, reader), _surest(head), key=lambda found: found[0])
+    if likeness < FLOOR or (reader.kind not in TALKATIVE and is_document(head)):
+        return None
+    return reader

@@ -51,15 +51,16 @@ LITERALS = (
 )
 
 
-def _compiled() -> Any:
-    alternation = b"|".join(re.escape(literal) for literal in LITERALS)
+def compiled(pattern: bytes) -> Any:
+    """Return `pattern` compiled by RE2, else by `re`."""
     try:
-        return importlib.import_module("re2").compile(alternation)
+        return importlib.import_module("re2").compile(pattern)
     except ImportError:
-        return re.compile(alternation)
+        return re.compile(pattern)
 
 
-_ALTERNATION = _compiled()
+ALTERNATION = b"|".join(re.escape(literal) for literal in LITERALS)
+_ALTERNATION = compiled(ALTERNATION)
 
 
 def holds_literal(line: bytes) -> bool:

@@ -1,6 +1,6 @@
 """Files from anywhere, opened without trust: bytes of any encoding in, whole UTF-8 lines out.
 
-Plain or gzip (also one that ends early), BOM, UTF-16 of both orders, NUL blocks and terminal
+Plain or packed (also one that ends early), BOM, UTF-16 of both orders, NUL blocks and terminal
 escapes. A file of any size passes through in chunks of about a mebibyte, so memory stays flat.
 Only regular files are opened: a FIFO, a socket or a device would hang or have effects.
 """
@@ -9,23 +9,21 @@ import codecs
 import os
 import re
 import stat
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from rackproof.harness.errors import RackproofError
+from rackproof.harness.readers.unpacking import BLOCK, MAGIC_LENGTH, packing, unpacked
 
-BLOCK = 1 << 20
 HEAD = 1 << 18
-UNPACKED_LIMIT = 8 << 30
-_GZIP = b"\x1f\x8b"
 _NULS = re.compile(rb"\x00+")
 # CSI sequences (colours), OSC sequences (titles) and two-byte escapes, all of bounded length.
 _ESCAPES = re.compile(
     rb"\x1b(?:\[[0-9;:?]{0,32}[ -/]?[@-~]|\][^\x07\x1b\n]{0,128}\x07|[@-Z\\^_=>])"
 )
 _MOSTLY, _HARDLY = 0.4, 0.05
+_TAR, _TAR_AT = b"ustar", 257  # POSIX.1-1988, the header's magic and its place
 
 
 class Unreadable(RackproofError):
@@ -68,20 +66,29 @@ def _encoding(head: bytes) -> tuple[str, int]:
 
 
 class Source:
-    """One file to read. `problems` and `cut` fill while it is read."""
+    """One file to read. `problems` and `cut` fill while it is read.
+
+    A reader that meets what another has to read says so in `others`.
+    """
 
     def __init__(self, path: Path) -> None:
         """Look at the file's first bytes; Unreadable when it cannot be opened."""
         self.path = path
         self.problems: list[str] = []
-        self.cut = False
+        self.cut = self.others = False
         with _open(path) as file:
-            self._packed = self._read(file, 2) == _GZIP
+            self._packing, ours = packing(self._read(file, MAGIC_LENGTH))
+        if not ours:
+            msg = f"is packed with {self._packing}, which is not read here: unpack it first"
+            raise Unreadable(msg)
         first = b""
         for block in self._unpacked():
             first += block
             if len(first) >= HEAD:
                 break
+        if first[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR:
+            msg = "is a tar archive: unpack it first, and name the folder"
+            raise Unreadable(msg)
         self.encoding, self._mark = _encoding(first[:HEAD])
         self.head = self._clean(self._decoded_whole(first[:HEAD]))
         self.size = len(first)
@@ -114,36 +121,13 @@ class Source:
                 yield block
 
     def _unpacked(self) -> Iterator[bytes]:
-        if not self._packed:
-            yield from self._blocks()
-            return
-        unpacked, total = zlib.decompressobj(31), 0
-        for block in self._blocks():
-            data = block
-            while data:
-                if unpacked.eof:
-                    if not data.startswith(_GZIP[:1]):
-                        self._note("bytes after the gzip stream are not read")
-                        return
-                    unpacked = zlib.decompressobj(31)
-                try:
-                    out = unpacked.decompress(data, BLOCK)
-                except zlib.error:
-                    self._cut_gzip("is damaged")
-                    return
-                data = unpacked.unused_data if unpacked.eof else unpacked.unconsumed_tail
-                total += len(out)
-                if total > UNPACKED_LIMIT:
-                    self._cut_gzip(f"unpacks to more than {UNPACKED_LIMIT >> 30} GiB")
-                    return
-                if out:
-                    yield out
-        if not unpacked.eof:
-            self._cut_gzip("ends early")
+        if not self._packing:
+            return self._blocks()
+        return unpacked(self._blocks(), self._packing, self._note, self._cut_short)
 
-    def _cut_gzip(self, how: str) -> None:
+    def _cut_short(self, how: str) -> None:
         self.cut = True
-        self._note(f"the gzip stream {how}: only what was unpacked before is read")
+        self._note(f"the {self._packing} stream {how}: only what was unpacked before is read")
 
     def _decoded(self) -> Iterator[bytes]:
         skip = self._mark
@@ -187,6 +171,24 @@ class Source:
         return b"".join(parts)[:limit]
 
 
+class Excerpt(Source):
+    """A part of a file that was read already: what a reader asks of a Source, from memory."""
+
+    def __init__(self, path: Path, text: bytes) -> None:
+        """Hold `text`, clean UTF-8 as chunks() gives it; `path` is what its events are told of."""
+        self.path = path
+        self.problems = []
+        self.cut = self.others = False
+        self.encoding, self._mark, self._packing = "utf-8", 0, ""
+        self.head = text[:HEAD]
+        self.size = len(text)
+        self._text = text
+
+    def _blocks(self) -> Iterator[bytes]:
+        for start in range(0, len(self._text), BLOCK):
+            yield self._text[start : start + BLOCK]
+
+
 def regular_files(folder: Path) -> Iterator[tuple[Path, str]]:
     """Yield every regular file below `folder` once, in sorted order, with "" or why not readable.
 
@@ -204,6 +206,9 @@ def regular_files(folder: Path) -> Iterator[tuple[Path, str]]:
             path = Path(root, name)
             try:
                 status = path.stat()
+            except PermissionError as error:
+                yield path, f"cannot be opened: {error.strerror}"
+                continue
             except (OSError, ValueError):
                 yield path, "is a link that leads nowhere"
                 continue

@@ -2,8 +2,9 @@
 
 A line comes in; a Stamped goes out: time and its clock, host, tag, the message itself. Shapes:
 dmesg (uptime, -T, -d, -e, -x, -r, --time-format iso), syslog of RFC 3164 and 5424, journalctl
-(short, short-iso, short-full, short-unix, short-monotonic, json, export), /dev/kmsg, ftrace, pdsh
-prefixes, and no stamp at all.
+(short, short-iso, short-full, short-unix, short-monotonic, json), /dev/kmsg, ftrace, and no stamp;
+behind what pdsh and grep write before a line, with a printk caller, inside the JSON lines and the
+CRI lines of containers. Entries over several lines (journalctl -o export) are entries.py's.
 
 Clocks: ``epoch`` seconds since 1970 (a stamp without zone is taken as UTC), ``boot`` seconds since
 boot, ``calendar`` seconds since the first of January of a year that the stamp does not name.
@@ -58,9 +59,9 @@ _HUMAN = re.compile(
     + _CLOCK
     + r" (\d{4})(?: *<[^>]{0,24}>)?\] ?"
 )
-_UPTIME = re.compile(
-    r"\[ {0,12}(\d{1,10}\.\d{3,9})(?: {0,4}<[^>]{0,24}>)?\](?:\[ {0,8}[TC]\d{1,9}\])? ?"
-)
+_UPTIME = re.compile(r"\[ {0,12}(\d{1,10}\.\d{3,9})(?: {0,4}<[^>]{0,24}>)?\] ?")
+# CONFIG_PRINTK_CALLER: the task, or the processor in an interrupt (Documentation: dev-kmsg, printk)
+_CALLER = re.compile(r"\[ {0,8}[TC]\d{1,9}\] ?")
 RELATIVE = re.compile(r"\[ {0,8}\+ {0,8}(\d{1,9}\.\d{3,9})\] ?")
 MINUTE = re.compile(r"\[([A-Z][a-z]{2}) ?(\d{1,2}) ([01]\d|2[0-3]):([0-5]\d)\] ?")
 _UNIX = re.compile(r"(\d{9,10}\.\d{3,9}) ")
@@ -74,6 +75,13 @@ _FIELDS_5424 = re.compile(r"([\w.\-]{1,253}) (kernel|-) \S{1,128} \S{1,32} (?:-|
 _TAGGED = re.compile(r"([\w.\-]{1,253}) ([\w.@/()\-]{1,128})(?:\[\d{1,10}\])?: ")
 _BARE_KERNEL = re.compile(r"kernel(?:\[\d{1,10}\])?: ?")
 _PDSH = re.compile(r"([\w.\-]{1,253}):[ \t]{1,2}(?=\[|\d{4}-\d\d-\d\dT|[A-Z][a-z]{2} |<\d)")
+# grep -H, -n and zgrep: a path or the name of a log, a line's number; ":", or "-" in a context line
+_GREP = re.compile(
+    r"(?:(?:[\w.~+@-]{0,64}/[\w./~+@-]{1,250}?|[\w-]{1,64}(?:\.[\w-]{1,32}){1,4}?"
+    r"|(?:syslog|messages|kern|kernel|dmesg)[\w.-]{0,40}?)[:-](?:\d{1,10}[:-])?|\d{1,10}[:-])"
+    r"(?=\[|\d{4}-\d\d-\d\dT|[A-Z][a-z]{2} {1,2}\d|<\d|kern {0,4}:|NVRM: )"
+)
+_CRI = re.compile(r"(?:stdout|stderr) [FP] ")  # a line of a container: Kubernetes' CRI logging
 _EXPORT = re.compile(r'[ \t]{0,40}(?:MESSAGE=|"MESSAGE" ?: ?"(?=[^"]))')
 # Words with which the kernel itself begins: they are no host names.
 _SUBSYSTEMS = frozenset(
@@ -165,23 +173,47 @@ def _whose(stamped: Stamped) -> Stamped:
         and match[1] not in _SUBSYSTEMS
     ):
         host, tag, rest = match[1], match[2], rest[match.end() :]
-    if tag == "kernel" and (match := _UPTIME.match(rest.lstrip(" "))):
-        rest = rest.lstrip(" ")[match.end() :]
-        if stamped.at is None:
-            stamped = replace(stamped, at=float(match[1]), clock="boot")
-        else:
-            stamped = replace(stamped, uptime=float(match[1]))
+    if tag in ("kernel", "") and rest.lstrip(" ")[:1] == "[":
+        rest = rest.lstrip(" ")
+        if match := _UPTIME.match(rest):
+            rest = rest[match.end() :]
+            if stamped.at is None:
+                stamped = replace(stamped, at=float(match[1]), clock="boot")
+            elif stamped.clock != "boot":
+                stamped = replace(stamped, uptime=float(match[1]))
+        if match := _CALLER.match(rest):
+            rest = rest[match.end() :]
     at, clock, uptime = stamped.at, stamped.clock, stamped.uptime
     return Stamped(rest, at, clock, host, tag, stamped.shape, uptime)  # quicker than replace()
 
 
-def _journal(line: str) -> Stamped | None:
+def _json(line: str) -> Stamped | None:
+    """Take a line of JSON apart: of the journal, of dmesg, or of a container's log."""
     try:
-        entry: Any = json.loads(line.lstrip("\x1e"))
+        entry: Any = json.loads(line.lstrip("\x1e").rstrip(" \t,"))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(entry, dict) or "MESSAGE" not in entry:
+    if not isinstance(entry, dict):
         return None
+    if "MESSAGE" in entry:
+        return journal(entry)
+    if isinstance(message := entry.get("msg"), str) and isinstance(entry.get("time"), float):
+        return _whose(Stamped(message, entry["time"], "boot", None, "kernel", "dmesg-json"))
+    if isinstance(message := entry.get("log"), str) and isinstance(entry.get("time"), str):
+        return _within(message.rstrip("\r\n"), _stamped(f"{entry['time']} "))
+    return None
+
+
+def _within(line: str, outer: Stamped) -> Stamped:
+    """Take a line apart that stood in another: its own time and host, or those of the outer."""
+    found = _line(line)
+    at, clock = (found.at, found.clock) if found.at is not None else (outer.at, outer.clock)
+    return replace(found, at=at, clock=clock, host=found.host or outer.host,
+                   shape=found.shape or outer.shape)  # fmt: skip
+
+
+def journal(entry: dict[str, Any]) -> Stamped:
+    """Take an entry of the journal apart, given its fields by name."""
     message = entry["MESSAGE"]
     if isinstance(message, list):
         octets = [o for o in message if isinstance(o, int) and 0 <= o < 256]  # noqa: PLR2004
@@ -192,8 +224,11 @@ def _journal(line: str) -> Stamped | None:
     for key in ("_SOURCE_MONOTONIC_TIMESTAMP", "__MONOTONIC_TIMESTAMP"):
         uptime = _microseconds(entry, key) if uptime is None else uptime
     clock = "epoch" if at is not None else "boot" if uptime is not None else ""
+    message = str(message)
+    if who in ("kernel", "") and (match := _CALLER.match(message)):
+        message = message[match.end() :]
     return Stamped(
-        str(message),
+        message,
         uptime if at is None else at,
         clock,
         host if isinstance(host, str) and _HOST.fullmatch(host) else None,
@@ -236,14 +271,22 @@ def _stamped(line: str) -> Stamped:  # noqa: PLR0911 - one return a shape
     return Stamped(line)
 
 
-def parse(line: str) -> Stamped:
-    """Take a line of a kernel log apart. Never fails: what is unknown stays in the message."""
-    if line[:1] in ("{", "\x1e") and (entry := _journal(line)):
-        return entry
-    if match := _EXPORT.match(line):
-        return Stamped(line[match.end() :].removesuffix('",').removesuffix('"'), shape="export")
+def _line(line: str) -> Stamped:
     found = _stamped(line)
     if not found.shape and (match := _PDSH.match(line)) and match[1] not in _SUBSYSTEMS:
         found = replace(_stamped(line[match.end() :]), host=match[1])
+    elif not found.shape and (match := _GREP.match(line)):
+        found = _stamped(line[match.end() :])
+    if found.shape == "iso" and (match := _CRI.match(found.message)):
+        return _within(found.message[match.end() :], found)
     found = _whose(found)
     return replace(found, clock="") if found.at is None and found.clock else found
+
+
+def parse(line: str) -> Stamped:
+    """Take a line of a kernel log apart. Never fails: what is unknown stays in the message."""
+    if line[:1] in ("{", "\x1e") and (entry := _json(line)):
+        return entry
+    if match := _EXPORT.match(line):
+        return Stamped(line[match.end() :].removesuffix('",').removesuffix('"'), shape="export")
+    return _line(line)
