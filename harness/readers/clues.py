@@ -18,7 +18,10 @@ _XID = re.compile(
     re.IGNORECASE,
 )
 _PCI = re.compile(
-    r"\b(?:PCI|BDF|bus[ _]?id)[:= ]{1,3}(" + ADDRESS + r")(?![0-9A-Fa-f:])", re.IGNORECASE
+    r"\b(?:PCI|BDF|bus[ _]?id|GPU(?= ?(?:[0-9A-F]{4}){1,2}:[0-9A-F]{2}:))[:= ]{0,3}("
+    + ADDRESS
+    + r")(?![0-9A-Fa-f:])",
+    re.IGNORECASE,
 )
 _PLACED = re.compile(r"Xid \((?:PCI:)?(" + ADDRESS + r")", re.IGNORECASE)
 _GPU = re.compile(

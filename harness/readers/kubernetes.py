@@ -194,10 +194,14 @@ _MARKS = tuple(
         (rb"^[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6} {1,8}\d{1,8} [\w.\-]{1,60}:\d{1,6}\] [^\n]{0,400}"
         rb"(?:nvidia\.com/gpu|Node condition|device plugin|XidCriticalError|[Uu]nhealthy"
         rb"|[Pp]roblem detector|kernel-monitor)"),
-        (rb"^(?:NAMESPACE {1,60})?NAME {1,80}READY {1,30}STATUS {1,40}RESTARTS {1,40}AGE"
-        rb"(?=[^\r]{0,20000}?(?:nvidia-|gpu-)[\w\-]{1,60} {1,80}\d{1,3}/\d)"),
     )
 )  # fmt: skip
+_PODS = re.compile(
+    rb"^(?:NAMESPACE {1,60})?NAME {1,80}READY {1,30}STATUS {1,40}RESTARTS {1,40}AGE", re.MULTILINE
+)
+_OPERATORS_POD = re.compile(
+    rb"^(?:[\w\-]{1,60} {1,60})?(?:nvidia|gpu)-[\w\-]{1,60} {1,80}\d{1,3}/\d", re.MULTILINE
+)
 _NODE = re.compile(
     rb"node|gpu|xid|kube|heartbeat|ready|pressure|problem.detector|nvidia", re.IGNORECASE
 )
@@ -206,7 +210,9 @@ _NODE = re.compile(
 def likeness(head: bytes) -> float:
     """Return 0.9 for the tables, keys and log lines that only Kubernetes has, else 0."""
     head = head[: 1 << 17]
-    return 0.9 if any(mark.search(head) for mark in _MARKS) and _NODE.search(head) else 0.0
+    pods = _PODS.search(head) and _OPERATORS_POD.search(head)
+    told = any(mark.search(head) for mark in _MARKS) and _NODE.search(head)
+    return 0.9 if pods or told else 0.0
 
 
 READER = Reader(

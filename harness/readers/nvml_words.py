@@ -11,7 +11,8 @@ from collections.abc import Sequence
 _WORDS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
     (code, re.compile(words))
     for code, words in (
-        ("nvml.lost", r"gpu is lost|gpu_is_lost|fallen off the bus"),
+        ("nvml.lost", (r"gpu is lost|gpu_is_lost|fallen off the bus"
+                       r"|device handle for gpu ?[0-9a-f:.]{1,16}: unknown error")),
         ("smi.mismatch", r"driver/library version mismatch|lib_rm_version_mismatch"),
         ("smi.needs-reset", r"gpu requires reset|gpu in need of reset|reset_required"),
         ("nvml.driver", (r"driver not loaded|driver is not loaded|driver_not_loaded"
