@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from rackproof.harness.model import Event
 from rackproof.harness.readers import kernel_log, marks
+from rackproof.harness.readers.kernel_shapes import LINE_LIMIT
 from rackproof.harness.readers.reading import UNRECOGNISED, Reader, Reading
 from rackproof.harness.readers.search import line_spans, newlines
 from rackproof.harness.readers.signatures import sign_of
@@ -36,7 +37,7 @@ class _Part:
 def kernel_speaks(chunk: bytes) -> bool:
     """Whether a line of the kernel with a signature stands in `chunk`, with a stamp or NVRM's."""
     for start, end in line_spans(chunk):
-        found = parse(chunk[start : min(end, start + kernel_log.LINE_LIMIT)].decode(
+        found = parse(chunk[start : min(end, start + LINE_LIMIT)].decode(
             "utf-8", "replace").rstrip("\r"))  # fmt: skip
         told = found.shape or found.message.startswith("NVRM: ")
         if found.kernel and told and sign_of(found.message) is not None:
@@ -141,7 +142,7 @@ def _joined(source: Source, parts: Sequence[Reading], problems: Sequence[str]) -
     hosts = {part.host for part in parts if part.host}
     return Reading(
         source.path, parts[0].kind, sum(part.records for part in parts),
-        (f"read in {len(parts)} parts: {kinds}{more}", *problems,
+        (f"read in {len(parts)} part{'s' * (len(parts) > 1)}: {kinds}{more}", *problems,
          *(problem for part in parts for problem in part.problems)),
         tuple(event for part in parts for event in part.events),
         tuple(one for part in parts for one in part.measurements),

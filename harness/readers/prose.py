@@ -62,7 +62,7 @@ def _written(lines: list[str]) -> tuple[int, bool]:
             quoted += 1
         elif not inside and (_heading(lines, number) or _sentence(line.rstrip())):
             said += 1
-    return said, marked or quoted >= max(2, len(lines) // 4)
+    return said, marked or quoted >= max(1, sum(map(bool, map(str.strip, lines))) // 5)
 
 
 def is_document(head: bytes) -> bool:
@@ -72,7 +72,7 @@ def is_document(head: bytes) -> bool:
     every = [line[:400] for line in head[: 1 << 16].decode("utf-8", "replace").splitlines()[:LINES]]
     lines = [line for line in every if line.strip()]
     code = sum(bool(_CODE.match(line)) for line in lines)
-    if code >= FEW_SENTENCES or (code and _SHEBANG.match(head)):
+    if code >= FEW_SENTENCES or _SHEBANG.match(head):
         return True
     if sum(bool(_TAGS.search(line)) for line in lines) >= max(2, len(lines) // 10):
         return True

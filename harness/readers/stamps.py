@@ -77,6 +77,7 @@ _BARE_KERNEL = re.compile(r"kernel(?:\[\d{1,10}\])?: ?")
 _PDSH = re.compile(r"([\w.\-]{1,253}):[ \t]{1,2}(?=\[|\d{4}-\d\d-\d\dT|[A-Z][a-z]{2} |<\d)")
 # grep -H, -n and zgrep: a path or the name of a log, a line's number; ":", or "-" in a context line
 _GREP = re.compile(
+    r"(?:([\w.\-]{1,253}):[ \t]{1,2}(?=/))?"
     r"(?:(?:[\w.~+@-]{0,64}/[\w./~+@-]{1,250}?|[\w-]{1,64}(?:\.[\w-]{1,32}){1,4}?"
     r"|(?:syslog|messages|kern|kernel|dmesg)[\w.-]{0,40}?)[:-](?:\d{1,10}[:-])?|\d{1,10}[:-])"
     r"(?=\[|\d{4}-\d\d-\d\dT|[A-Z][a-z]{2} {1,2}\d|<\d|kern {0,4}:|NVRM: )"
@@ -173,7 +174,8 @@ def _whose(stamped: Stamped) -> Stamped:
         and match[1] not in _SUBSYSTEMS
     ):
         host, tag, rest = match[1], match[2], rest[match.end() :]
-    if tag in ("kernel", "") and rest.lstrip(" ")[:1] == "[":
+    stamped_twice = tag == "kernel" or (not tag and stamped.shape)  # else an indented quotation
+    if stamped_twice and rest.lstrip(" ")[:1] == "[":
         rest = rest.lstrip(" ")
         if match := _UPTIME.match(rest):
             rest = rest[match.end() :]
@@ -271,12 +273,18 @@ def _stamped(line: str) -> Stamped:  # noqa: PLR0911 - one return a shape
     return Stamped(line)
 
 
+def _prefixed(line: str) -> Stamped | None:
+    """Take apart what stands behind a prefix of pdsh or of grep, None without one."""
+    match = _PDSH.match(line)
+    if match is None or match[1] in _SUBSYSTEMS:
+        match = _GREP.match(line)
+    return replace(_stamped(line[match.end() :]), host=match[1]) if match else None
+
+
 def _line(line: str) -> Stamped:
     found = _stamped(line)
-    if not found.shape and (match := _PDSH.match(line)) and match[1] not in _SUBSYSTEMS:
-        found = replace(_stamped(line[match.end() :]), host=match[1])
-    elif not found.shape and (match := _GREP.match(line)):
-        found = _stamped(line[match.end() :])
+    if not found.shape:
+        found = _prefixed(line) or found
     if found.shape == "iso" and (match := _CRI.match(found.message)):
         return _within(found.message[match.end() :], found)
     found = _whose(found)

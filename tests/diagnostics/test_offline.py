@@ -47,6 +47,17 @@ def test_a_quiet_log_passes(judge):
     assert (found.verdict, found.diagnoses) == ("PASS", ())
 
 
+@pytest.mark.parametrize("timeouts", [1, 2, 4])
+def test_a_directive_is_told_once_however_many_faults_it_belongs_to(judge, timeouts):
+    faults = [
+        xid(100 + 6.5 * n, GPUS[2], 119, "pid=1, name=a, Timeout after 6s of waiting for RPC")
+        for n in range(timeouts)
+    ]
+    last = xid(130, GPUS[2], 154, "GPU recovery action changed from 0x0 (None) to 0x1 (x)")
+    (root,) = judge(*faults, last).diagnoses
+    assert [why[:12] for why in root.because if why.startswith("xid.154")] == ["xid.154 once"]
+
+
 CASES = {
     "79 and its directive": (
         [xid(9, GPUS[0], 79, "pid=1, GPU has fallen off the bus."),

@@ -44,6 +44,53 @@ SHAPES = {
         f"   <idle>-0       [003] d.h1.  1843.308145: nvidia_dev_xid: {XID.removeprefix('NVRM: ')}",
         1843.308145, "boot", None,
     ),
+    "caller-apart": (f"[ 1843.308145] [ T4711] {XID}", 1843.308145, "boot", None),
+    "caller-processor": (f"[ 1843.308145] [   C12] {XID}", 1843.308145, "boot", None),
+    "caller-decoded": (f"kern  :err   : [ 1843.308145] [  T123] {XID}", 1843.308145, "boot", None),
+    "caller-human": (f"[Sun Feb 23 16:24:18 2025] [  T123] {XID}", EPOCH, "epoch", None),
+    "caller-iso": (f"2025-02-23T16:24:18,000000+00:00 [  T123] {XID}", EPOCH, "epoch", None),
+    "caller-relative": (f"[  +2.500000] [  T123] {XID}", 2.5, "relative", None),
+    "caller-syslog": (f"Feb 23 16:24:18 n17 kernel: [  T123] {XID}", CALENDAR, "calendar", "n17"),
+    "caller-both": (
+        f"Feb 23 16:24:18 n17 kernel: [ 1843.308145] [  T123] {XID}", CALENDAR, "calendar", "n17"
+    ),
+    "caller-journal": (journal(f"[  T123] {XID}"), EPOCH, "epoch", "n17"),
+    "ts": (f"Feb 23 16:24:18 [ 1843.308145] {XID}", CALENDAR, "calendar", None),
+    "grep": (f"/var/log/kern.log:Feb 23 16:24:18 n17 kernel: {XID}", CALENDAR, "calendar", "n17"),
+    "grep-n": (f"412:[ 1843.308145] {XID}", 1843.308145, "boot", None),
+    "grep-H-n": (f"logs/kern.log.1:412:[ 1843.308145] {XID}", 1843.308145, "boot", None),
+    "grep-context": (f"kern.log-413-[ 1843.308145] {XID}", 1843.308145, "boot", None),
+    "zgrep": (f"messages-20250223.gz:2025-02-23T16:24:18Z n17 kernel: {XID}", EPOCH, "epoch",
+              "n17"),
+    "pdsh-grep": (f"n17: /var/log/dmesg:[ 1843.308145] {XID}", 1843.308145, "boot", "n17"),
+    "container-json": (
+        json.dumps({"log": f"{XID}\n", "stream": "stdout", "time": "2025-02-23T16:24:18.0Z"}),
+        EPOCH, "epoch", None,
+    ),
+    "container-json-stamped": (
+        json.dumps({"log": f"[ 1843.308145] {XID}\n", "time": "2025-02-23T16:24:18.0Z"}),
+        1843.308145, "boot", None,
+    ),
+    "container-cri": (f"2025-02-23T16:24:18.0Z stderr F {XID}", EPOCH, "epoch", None),
+    "dmesg-json-line": (json.dumps({"pri": 3, "time": 1843.308145, "msg": XID}), 1843.308145,
+                        "boot", None),
+    "dmesg-json": (
+        json.dumps({"dmesg": [{"pri": 6, "time": 1.5, "msg": "usb {1-1}: new"},
+                              {"pri": 3, "time": 1843.308145, "msg": XID}]}, indent=3),
+        1843.308145, "boot", None,
+    ),
+    "journal-export": (
+        (f"__CURSOR=s=a;i=1\n__REALTIME_TIMESTAMP={int(EPOCH * 1e6)}\nMESSAGE={XID}\n"
+        "_HOSTNAME=n17\n_TRANSPORT=kernel\n\n__CURSOR=s=a;i=2\n__REALTIME_TIMESTAMP=9\n"
+        f"_HOSTNAME=n18\nSYSLOG_IDENTIFIER=sudo\nMESSAGE={XID}\n"), EPOCH, "epoch", "n17",
+    ),
+    "journal-verbose": (
+        (f"Sun 2025-02-23 16:24:18.000000 UTC [s=a;i=1;b=b;m=1;t=2;x=3]\n    MESSAGE={XID}\n"
+        "    _TRANSPORT=kernel\n    _HOSTNAME=n17\n"
+        "Sun 2025-02-23 16:24:19.000000 UTC [s=a;i=2;b=b;m=1;t=2;x=3]\n"
+        f"    SYSLOG_IDENTIFIER=audit\n    _HOSTNAME=n18\n    MESSAGE={XID}"),
+        EPOCH, "epoch", "n17",
+    ),
     "pdsh": (f"n17: [ 1843.308145] {XID}", 1843.308145, "boot", "n17"),
     "bare": (XID, None, "none", None),
     "bare-tag": (f"kernel: {XID}", None, "none", None),
@@ -283,4 +330,36 @@ def test_a_log_of_the_whole_system_is_read_for_the_kernels_lines(log):
         *noise, "Feb 23 16:24:18 n17 kernel: usb 1-1: new", *noise * 5, f"{noise[0]} kernel: x"
     )
     assert (found.kind, found.events) == ("kernel-log", ())
-    assert log(*noise).kind == "unrecognised"
+    quiet = log(*noise)
+    assert (quiet.kind, quiet.records, quiet.worked) == ("unrecognised", 0, False)
+    assert "none of them is the kernel's" in quiet.problems[0]
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        "Feb 23 16:24:18 n17 CRON[{i}]: (root) CMD (true)",
+        "2025-02-23T16:24:18+01:00 n17 systemd[1]: Started session {i}.",
+        '{{"MESSAGE": "session {i}", "_HOSTNAME": "n17", "SYSLOG_IDENTIFIER": "systemd"}}',
+        "Feb 23 16:24:18 n17 audit[{i}]: op=x kernel: no",
+    ],
+    ids=["rfc3164", "iso", "journal-json", "who-only-names-it"],
+)
+def test_the_kernel_may_speak_late_in_a_systems_log(log, noise):
+    others = [noise.format(i=i) for i in range(9000)]
+    said = f"Feb 23 16:24:18 n17 kernel: {XID}"
+    late = log(*others, journal(XID) if noise[0] == "{" else said)
+    assert [(e.code, e.detail["line"]) for e in late.events] == [("xid.31", 9001)]
+    assert log(*others).kind == "unrecognised"
+
+
+def test_entries_on_both_sides_of_a_chunks_end_are_whole(log):
+    entry = (
+        "__REALTIME_TIMESTAMP={at}000000\nPADDING={pad}\nMESSAGE=" + XID
+        + "\n_HOSTNAME=n17\nSYSLOG_IDENTIFIER=kernel\n"
+    )  # fmt: skip
+    count = 300
+    found = log(*[entry.format(at=1_740_000_000 + 60 * i, pad="x" * 9000) for i in range(count)])
+    assert len(found.events) == count
+    assert all(e.clock == "epoch" for e in found.events)
+    assert found.host == "n17"

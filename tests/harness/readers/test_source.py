@@ -1,10 +1,15 @@
 """Files of any make are read or refused, never waited for, and never fill the memory."""
 
+import bz2
 import gzip
+import io
 import json
+import lzma
 import os
+import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -42,15 +47,51 @@ def codes(path):
         lambda t: t.replace("\n", "\r\n").encode(),
         lambda t: gzip.compress(t.encode()),
         lambda t: gzip.compress(QUIET.encode()) + gzip.compress(t.encode()),
+        lambda t: bz2.compress(t.encode()),
+        lambda t: bz2.compress(QUIET.encode()) + bz2.compress(t.encode()),
+        lambda t: lzma.compress(t.encode()),
+        lambda t: lzma.compress(QUIET.encode()) + bytes(8) + lzma.compress(t.encode()),
         lambda t: t.replace("NVRM:", "\x1b[33mNVRM:\x1b[0m").encode(),
         lambda t: b"\xff\x80 broken\n" * 3 + t.encode(),
     ],
-    ids=["plain", "bom", "utf16", "le", "be", "crlf", "gz", "gz-twice", "ansi", "bad-utf8"],
+    ids=["plain", "bom", "utf16", "le", "be", "crlf", "gz", "gz-twice", "bz2", "bz2-twice",
+         "xz", "xz-padded", "ansi", "bad-utf8"],
 )
 def test_every_packing_gives_the_same_event(put, packed):
     found = read(put(packed(QUIET * 5 + FALLEN)))
     assert found.kind == "kernel-log"
     assert [(e.subject, e.code) for e in found.events] == [("pci:0000:3b:00.0", "xid.79")]
+
+
+@pytest.mark.parametrize("pack", [bz2.compress, lzma.compress], ids=["bz2", "xz"])
+def test_other_packings_that_end_early_or_are_damaged_are_cut(put, pack):
+    noise = "".join(f"[{i:5}.{i * 7919 % 999983:06}] usb {i * 31 % 97}: x\n" for i in range(90_000))
+    whole = pack((FALLEN + noise).encode())
+    for data in (whole[: len(whole) * 2 // 3], whole[:-400] + b"\x55" * 400):
+        found = read(put(data))
+        assert (found.cut, [e.code for e in found.events]) == (True, ["xid.79"])
+        assert re.search("stream (ends early|is damaged)", found.problems[0])
+
+
+def _tar():
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        member = tarfile.TarInfo("kern.log")
+        member.size = len(FALLEN)
+        archive.addfile(member, io.BytesIO(FALLEN.encode()))
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "word"),
+    [(b"\x28\xb5\x2f\xfd" + b"x" * 99, "zstd"), (b"PK\x03\x04" + b"x" * 99, "zip"),
+     (b"\x04\x22\x4d\x18" + b"x" * 99, "lz4"), (_tar(), "tar archive")],
+    ids=["zstd", "zip", "lz4", "tar"],
+)  # fmt: skip
+def test_what_is_not_unpacked_here_says_so(put, data, word):
+    (problem,) = read(put(data)).problems
+    assert word in problem
+    assert "unpack it first" in problem
 
 
 def test_a_gzip_that_ends_early_is_read_as_far_as_it_goes(put):
@@ -158,9 +199,10 @@ def test_memory_does_not_grow_with_the_file(put, line):
     assert large[2] - small[2] < 24 * 1024
 
 
-def test_a_zip_bomb_is_read_in_small_pieces(put):
-    bomb = gzip.compress((QUIET * 400_000).encode(), 9)
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_zip_bomb_is_read_in_small_pieces(put, pack):
+    bomb = pack((QUIET * 400_000).encode())
     assert len(bomb) < 1 << 18
     records, _, peak = _peak(put(bomb))
     assert records == 400_000
-    assert peak < _peak(put(QUIET, "one"))[2] + 24 * 1024
+    assert peak < _peak(put(QUIET, "one"))[2] + 40 * 1024
