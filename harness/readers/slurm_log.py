@@ -5,6 +5,7 @@ for a while; a job's end is no sign. An error that names GPUs, or ends the daemo
 rule knows is told as it stands.
 """
 
+import functools
 import re
 
 from rackproof.harness.model import Event
@@ -113,6 +114,7 @@ def _own(said: str, at: float | None, number: int, nodes: Nodes) -> None:
             nodes.own(_event(code, said, at, number))
 
 
+@functools.lru_cache(maxsize=4096)
 def _loud(said: str, *, fatal: bool) -> str:
     """Return the code of an error in a daemon's log, or "" for one that is no sign.
 
