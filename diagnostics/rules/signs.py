@@ -140,8 +140,8 @@ def _links(measurements: Sequence[Measurement]) -> Iterable[Sign]:
             if not 0 < value < limit:
                 continue
             peers, full = _peers(of, subject, now, most)
-            if peers and not full and unit == "lanes":
-                continue
+            if peers and unit == "lanes" and not any(value < peer for peer in peers):
+                continue  # built so
             kind, action = ("hardware", "check-cabling") if full else ("watch", "watch")
             event = Event(subject, now, f"{now} {value} of {limit} {unit}", clock="none")
             source = "NVML: the link could do more"

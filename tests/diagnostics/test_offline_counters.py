@@ -83,6 +83,46 @@ def test_queries(judged, text, verdict, roots):
     assert judged(text) == (verdict, roots)
 
 
+HOST = "pcie.link.gen.max, pcie.link.width.current, pcie.link.width.max, pstate"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (csv("temperature.gpu", "30", "31"), "only temperature"),
+        ("".join(f"GPU {n}: NVIDIA Y9 (UUID: GPU-0a0b0c0d-1111-2222-3333-44445555660{n})\n"
+                 for n in range(2)), "only gpu.name"),
+        (("nvbandwidth Version: v0.8\nBuilt from Git version: x\n\n"
+          "Waiving device_to_host_memcpy_ce.\n"), "device_to_host_memcpy_ce: waived"),
+    ],
+    ids=["columns that tell nothing", "a list of names", "all waived"],
+)  # fmt: skip
+def test_unknown_never_comes_without_a_reason(tmp_path, text, said):
+    (tmp_path / "file").write_text(text)
+    found = judge_inputs([read(tmp_path / "file")])
+    assert (found.verdict, found.diagnoses) == ("UNKNOWN", ())
+    assert said in found.inputs[0].problems[0]
+    assert found.inputs[0].records or "waived" in said
+
+
+def test_a_narrow_link_is_the_same_fact_without_names(judged):
+    wide, narrow = "5, 16, 16, P0", "5, 8, 16, P0"
+    assert judged(csv(HOST, wide, narrow, wide, wide, wide))[1] == [(B, "pcie", "check-cabling")]
+    assert judged(csv(HOST, wide, narrow))[1] == [(B, "pcie", "watch")]
+    assert judged(csv(HOST, *[narrow] * 5))[1] == []
+
+
+@pytest.mark.parametrize(("count", "expected"), [(40_000, [(B, "pcie", "watch")]), (300, [])])
+def test_pcie_replays_that_like_gpus_do_not_have(judged, count, expected):
+    lines = [
+        f'DCGM_FI_DEV_{name}{{gpu="{n}",pci_bus_id="00000000:{16 + n:02X}:00.0",Hostname="n1"}} '
+        f"{value}"
+        for name, of in (("PCIE_REPLAY_COUNTER", count), ("ROW_REMAP_FAILURE", 0))
+        for n in range(8) for value in (of if n == 1 else 0,)
+    ]  # fmt: skip
+    assert judged("\n".join(lines) + "\n")[1] == expected
+
+
 def test_one_link_with_recoveries_that_its_siblings_lack(judged):
     verdict, roots = judged(nvlink(odd={(2, 14): 505}))
     assert (verdict, roots) == ("UNKNOWN", [("gpu2/link14", "nvlink", "watch")])

@@ -1,5 +1,6 @@
 """Counters and rates of all files of a call, each against its like."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,19 @@ def test_what_grows_where_the_others_stand_still_is_named():
     assert roots(found) == [(f"{PLACE}/link03", "nvlink", "watch")]
     assert "3 more in 21 min" in found.diagnoses[0].because[0]
     assert judge_inputs(two("nvlink.recoveries", 2, 2, 21)).verdict == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("model", "action"),
+    [("NVIDIA H100 80GB HBM3", "check-cabling"), ("NVIDIA GB300", "watch"), ("Y9", "watch")],
+)
+def test_what_grows_between_two_files_is_judged_by_the_generation(model, action):
+    files = [
+        replace(one, measurements=tuple(
+            replace(m, value=model) if m.metric == "gpu.name" else m for m in one.measurements))
+        for one in two("nvlink.recoveries", 0, 1, 30)
+    ]  # fmt: skip
+    assert roots(judge_inputs(files)) == [(f"{PLACE}/link03", "nvlink", action)]
 
 
 def test_a_total_that_grows_as_well_is_told_with_more_confidence():

@@ -89,6 +89,81 @@ def test_burns(judged, text, verdict, found):
     assert (judgement.verdict, roots(judgement)) == (verdict, found)
 
 
+ECC = "ERROR: CUDA error: uncorrectable ECC error encountered, line 9, file x.cu"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [memory(ECC), f"CUDA error: {ECC}\n" + burn(GOOD, GOOD),
+     "Running host_to_device_memcpy_ce.\nnvbandwidth Version: v0.8\n" + ECC + "\n"],
+    ids=["memtest", "gpu-burn", "nvbandwidth"],
+)  # fmt: skip
+def test_cudas_words_mean_the_same_in_every_tool(judged, text):
+    found = judged(text)
+    assert found.verdict == "FAIL"
+    assert [rest for _, *rest in roots(found)] == [["hbm", "reset-gpu"]]
+
+
+@pytest.mark.parametrize(
+    "text", [memory("ERROR: nobody knows this"), "Fatal Error in stage 3\n" + burn(GOOD, GOOD)]
+)
+def test_an_error_that_nobody_knows_never_passes(judged, text):
+    found = judged(text)
+    assert (found.verdict, roots(found)) == ("UNKNOWN", [])
+    assert "not understood" in " ".join(found.inputs[0].problems)
+
+
+def test_one_gpu_far_slower_than_seven_is_named_and_one_of_four_is_said(judged):
+    slow = (300, 16000, 0, "")
+    found = judged(burn(*[GOOD] * 5, slow, *[GOOD] * 2))
+    assert (found.verdict, roots(found)) == ("UNKNOWN", [("gpu5", "unknown", "watch")])
+    assert found.diagnoses[0].because[0].startswith("gpuburn.rate 16000 GFLOP/s, 61% under")
+    few = judged(burn(GOOD, slow, GOOD, GOOD))
+    assert (few.verdict, roots(few)) == ("PASS", [])
+    assert "gpu1: gpuburn.rate 16000 GFLOP/s" in few.inputs[0].problems[0]
+    assert judged(burn(*[GOOD] * 8)).inputs[0].problems == ()
+
+
+def test_one_slow_gpu_in_superbenchs_raw_results(judged):
+    rates = {f"gemm-flops/bf16_flops:{n}": 500_000.0 if n == 6 else 700_000.0 for n in range(8)}
+    found = judged(nodes({"node": "k1", "gemm-flops/return_code": 0} | rates))
+    assert roots(found) == [("gpu6", "sm", "watch")]
+
+
+def reduced(rate, name="NVIDIA H200", ranks=8, size=8 << 30, redop="sum"):
+    """Return the output of a collective over `ranks` GPUs of one host."""
+    table = "".join(f"#  Rank {r:2} Pid 77 on  n5 device {r:2} [0x1{r}] {name}\n"
+                    for r in range(ranks))  # fmt: skip
+    cells = f"100.0 20.0 {rate} 0 101.0 20.0 {rate} 0"
+    row = f"{size} {size // 4} float {redop} -1 {cells}"
+    return (f"# nThread 1 nGpus {ranks} minBytes 8 maxBytes {size} step: 2(factor)\n{table}"
+            "#       size  count  type  redop  root  time  algbw  busbw #wrong\n"
+            f"{row}\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {rate}\n")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "said"),
+    [
+        (reduced(61.0), "UNKNOWN", ""),
+        (reduced(300.0), "PASS", ""),
+        (reduced(300.0, name="NVIDIA Y9"), "PASS", "no limit for 8 ranks on NVIDIA Y9"),
+        (reduced(61.0, ranks=4), "PASS", "no limit for 4 ranks"),
+        (reduced(61.0, size=4096), "PASS", "no limit for 8 ranks"),
+        (reduced(61.0, redop="none"), "PASS", "no limit for 8 ranks"),
+    ],
+    ids=["far below", "somewhat below", "unknown GPU", "few ranks", "small", "no reduction"],
+)
+def test_a_collective_is_held_against_what_is_published(judged, text, verdict, said):
+    found = judged(text)
+    assert found.verdict == verdict
+    if verdict == "UNKNOWN":
+        assert roots(found) == [("host:n5", "fabric", "watch")]
+        for part in ("61 GB/s", "8192 MiB", "480", "Azure", "0.out"):
+            assert part in found.diagnoses[0].because[0]
+    assert said in " ".join(found.inputs[0].problems)
+    assert bool(said) is bool(found.inputs[0].problems)
+
+
 PASS = ("Pass", 0, 0)
 
 

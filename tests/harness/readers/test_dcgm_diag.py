@@ -208,6 +208,26 @@ def test_the_table_of_the_third_version(told):
     assert text in found.events[0].text
 
 
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (["A thing of some sort came up in there. Drain", "the GPU."], "Drain the GPU"),
+        (["GPU 5's NvLink of a long name is currently down", "Run a field diagnostic."],
+         "down Run a"),
+        (["A DBE occurred while this long test was running.", "Drain the GPU."], "running. Drain"),
+        (["Check the logs for the errors. Then you may re", "set the GPU."], "may reset the GPU"),
+    ],
+    ids=["two words", "two sentences", "after a full stop", "inside a word"],
+)  # fmt: skip
+def test_rows_are_put_together_at_words(told, rows, text):
+    found = told(table(section("Hardware"), row("GPU Memory", "Fail - GPU: 3"),
+                       row("Warning", rows[0]), *(row("", one) for one in rows[1:]),
+                       row("", "Pass - GPUs: 0, 1")))  # fmt: skip
+    assert text in found.events[0].text
+    assert "Pass" not in found.events[0].text
+    assert results(found)["GPU Memory", "gpu1"] == "pass"
+
+
 def test_the_table_of_the_fourth_version(told):
     found = told(table(
         section("Hardware"), row("memory", "Fail"), row("", "GPU0: Pass"), row("", "GPU1: Fail"),

@@ -110,6 +110,29 @@ def test_no_work_and_nobody_accused(tested, text):
     assert found.problems
 
 
+@pytest.mark.parametrize(
+    ("rows", "codes", "worked"),
+    [
+        (WRONG[3:], {("gpu0", "memtest.errors")}, True),
+        (WRONG[2:], {("gpu0", "memtest.errors")}, True),
+        (WRONG[2:3], set(), False),
+        (["ERROR: the moon is full"], set(), False),
+        (["ERROR: The unit serial number is unknown"], set(), True),
+        (["ERROR: CUDA error: uncorrectable ECC error encountered, line 7, file t.cu"],
+         {("gpu0", "cuda.ecc")}, True),
+        (["ERROR: CUDA error: system not yet initialized, line 7, file t.cu"],
+         {("gpu0", "cuda.notready")}, True),
+    ],
+    ids=["a value", "addresses and a value", "addresses alone", "not understood", "no error",
+         "ECC", "fabric manager"],
+)  # fmt: skip
+def test_an_error_without_the_line_that_counts(tested, rows, codes, worked):
+    found = tested(cuda(*test_rows(0), *rows, *test_rows(1)))
+    assert (events(found), found.worked) == (codes, worked)
+    assert worked or found.problems
+    assert all(e.detail["line"] > 7 for e in found.events)
+
+
 def test_errors_of_the_other_tool(tested):
     found = tested(small(("Moving Inversions (ones and zeros)", 0, 31),
                          ("Logic (4 iterations)", 6, 90), final=6, card=2))  # fmt: skip
