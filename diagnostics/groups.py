@@ -24,6 +24,8 @@ from rackproof.harness.model import WIDE, Event
 
 # Wrong products are looked for alike in every precision, so all gemm burns are one burn here.
 ALIKE = ("gemm.*.wrong",)
+# Any burn with traffic on a link counts its errors alike: one that saw none is a run that passed.
+COUNTED = ("nvlink.errors.delta", "nvlink.recoveries.delta")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,9 @@ class Group:
 
 
 def _pool(check: Check) -> str:
-    """Name the burn that a check's runs count for: all gemm burns are one in what is alike."""
+    """Name the burn that a check's runs count for: burns that look for the same are one."""
+    if matches(check.metric, COUNTED):
+        return "link"
     return "gemm" if matches(check.metric, ALIKE) else check.id
 
 

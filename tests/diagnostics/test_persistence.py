@@ -50,6 +50,14 @@ def test_wrong_products_are_looked_for_alike_in_every_precision(bed, values, las
     assert (found.component, found.persistence) == ("sm", lasting)
 
 
+def test_errors_of_a_link_are_counted_alike_by_every_burn_with_traffic(bed):
+    link, errors = f"{GPU}/link00", "nvlink.errors.delta"
+    runs = on(link, ("link.all", errors), 9, 9, 9)
+    (always,) = bed(runs=runs).judge().diagnoses
+    (found,) = bed(runs=runs | on(link, ("link.collective", errors), 9, 0, 0)).judge().diagnoses
+    assert (always.persistence, found.persistence) == ("persistent", "intermittent")
+
+
 def test_what_an_error_left_behind_does_not_make_it_lasting(bed):
     runs = on(GPU, ("memory.march", "ecc.uncorrected.delta"), 2, 0, 0)
     runs |= on(GPU, ("health", "remap.pending"), 1, 1, 1)
