@@ -76,6 +76,13 @@ def _line(group: Sequence[Said], called: Mapping[str, str]) -> str:
     return f"{' '.join(words)}: {first.event.text}{note}"
 
 
+def _place(machine: str, subject: str) -> str:
+    """Return a place of a case over several machines, by the name that diagnoses have for it."""
+    if not machine or subject == "fabric":
+        return subject
+    return f"host:{machine}" if subject == "host" else f"host:{machine}/{subject}"
+
+
 def because(case: Case, called: Mapping[str, str]) -> tuple[str, ...]:
     """Return a line for each code at each place of a case, root first, MOST at most.
 
@@ -85,6 +92,7 @@ def because(case: Case, called: Mapping[str, str]) -> tuple[str, ...]:
     if case.slot:
         names = ", ".join(carriers(case))
         lines.append(f"it stays with the place: seen there with each of {names}")
+    several = len({case.machine, *(e.machine for e in (*case.root, *case.tied))}) > 1
     for episodes in (case.root, case.tied):
         groups: dict[tuple[str, str, str], list[Said]] = {}
         for episode in episodes:
@@ -93,7 +101,8 @@ def because(case: Case, called: Mapping[str, str]) -> tuple[str, ...]:
         for (machine, subject, _), group in groups.items():
             mine = (machine, subject) == (case.machine, case.subject)
             line = _line(group, called)
-            lines.append(line if mine else f"{subject}: {line}")
+            where = _place(machine, subject) if several else subject
+            lines.append(line if mine else f"{where}: {line}")
     if len(lines) > MOST:
         lines = [*lines[:MOST], f"and {len(lines) - MOST} more"]
     return tuple(lines)

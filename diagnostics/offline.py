@@ -19,7 +19,7 @@ from rackproof.diagnostics.followers import followed
 from rackproof.diagnostics.jobs import jobs_of
 from rackproof.diagnostics.machines import Machines, machines
 from rackproof.diagnostics.meanings import said_by
-from rackproof.diagnostics.overlap import once
+from rackproof.diagnostics.overlap import distinct, once
 from rackproof.diagnostics.remarks import remarked
 from rackproof.diagnostics.repeats import own_fault
 from rackproof.diagnostics.retest.files import conclude
@@ -211,7 +211,7 @@ def _crowded(readings: Sequence[Reading], left_out: int) -> list[Reading]:
 
 
 def _settled(readings: Sequence[Reading]) -> tuple[list[Case], Machines, int]:
-    readings = [part for reading in readings for part in reading.parts or (reading,)]
+    readings = distinct([part for reading in readings for part in reading.parts or (reading,)])
     known = machines(readings)
     said = on_one_clock(said_by(readings, known), readings, known)
     said = once(with_carriers(said, readings, known))

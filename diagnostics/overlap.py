@@ -3,7 +3,8 @@
 Rotated logs overlap, a bug report holds dmesg beside the syslog, and a copy lies next to its
 original. Two events of different files are one where machine, place, code and what was told in
 detail are equal and their times, on one clock, meet within a second and a half; without times,
-where their words are equal too.
+where their words are equal too. A whole file that was read before, to the fraction of a second, is
+a copy of it, whatever folder it lies in.
 """
 
 from collections import defaultdict
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rackproof.diagnostics.episodes import Said
+from rackproof.harness.readers import Reading
 
 MEET = 1.5  # seconds: the syslog's whole ones, and what an uptime is off by
 _OF_PLACE = ("cause", "action", "unit", "severity", "register", "status", "link", "place", "mig",
@@ -65,6 +67,31 @@ def _clusters(group: list[Said]) -> list[list[Said]]:
             end = {}
         end[one.file] = max(_end(one), end.get(one.file, _end(one)))
     return found
+
+
+def _content(reading: Reading) -> tuple[object, ...] | None:
+    """Return what two copies of a file have in common; None where two machines may have it, too."""
+    moments = [event.at for event in reading.events if event.at is not None]
+    if not moments or all(at == int(at) for at in moments):
+        return None
+    told = ((e.subject, e.code, e.text, e.at, e.clock) for e in reading.events)
+    return (reading.kind, reading.host, reading.records, reading.cut, *told)
+
+
+def distinct(readings: Sequence[Reading]) -> list[Reading]:
+    """Return `readings` in their order, each copy of a file left out, but for its first path."""
+    first: dict[tuple[object, ...], int] = {}
+    copies: set[int] = set()
+    for index in sorted(range(len(readings)), key=lambda i: str(readings[i].path)):
+        content = _content(readings[index])
+        if content is None:
+            continue
+        one = readings[first.setdefault(content, index)]
+        if one is not readings[index] and (one.events, one.measurements) == (
+            readings[index].events, readings[index].measurements
+        ):  # fmt: skip
+            copies.add(index)
+    return [reading for index, reading in enumerate(readings) if index not in copies]
 
 
 def once(said: Sequence[Said]) -> list[Said]:

@@ -16,6 +16,7 @@ from rackproof.diagnostics.rules import signs, xid
 
 Place = tuple[str, str]
 HEEDED = 60.0  # seconds within which a directive belongs to what went before it
+LATE = 1800.0  # a victim's may be said when somebody asks for the GPU again
 
 
 def shared(found: list[Episode], listed: set[Place]) -> tuple[list[Episode], list[Case]]:
@@ -62,8 +63,15 @@ def _heed(case: Case, told: Episode) -> None:
     case.tied.append(told)
 
 
-def _belongs(case: Case, directive: Episode) -> bool:
-    return any(near(e, directive, HEEDED) or e.clock != directive.clock for e in case.root)
+def _belongs(told: Iterable[Episode], directive: Episode, seconds: float) -> bool:
+    return any(near(e, directive, seconds) or e.clock != directive.clock for e in told)
+
+
+def _suffered(case: Case, directive: Episode) -> bool:
+    """Whether a directive is about what its GPU suffered in a case."""
+    place = (directive.machine, directive.subject)
+    mine = (e for e in case.tied if (e.machine, e.subject) == place)
+    return _belongs(mine, directive, LATE)
 
 
 def with_directives(found: list[Case], told: Sequence[Episode]) -> list[Case]:
@@ -78,15 +86,16 @@ def with_directives(found: list[Case], told: Sequence[Episode]) -> list[Case]:
     alone = []
     for directive in told:
         place = (directive.machine, directive.subject)
-        owners = [case for case in owned[place] if _belongs(case, directive)]
+        owners = [case for case in owned[place] if _belongs(case.root, directive, HEEDED)]
         for case in owners:
             _heed(case, directive)
         if owners:
             continue
-        if not suffered[place]:
+        causes = [case for case in suffered[place] if _suffered(case, directive)]
+        if not causes:
             rule = replace(directive.lead.rule, kind="hardware")
             alone.append(Case(*place, rule, [directive]))
-        for case in suffered[place]:
+        for case in causes:
             case.tied.append(directive)
     return found + alone
 

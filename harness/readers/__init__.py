@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rackproof.harness.readers import composite, kernel_log
 from rackproof.harness.readers.marks import is_report
-from rackproof.harness.readers.pool import Task, spread
+from rackproof.harness.readers.pool import Task, distinct, spread
 from rackproof.harness.readers.prose import is_document
 from rackproof.harness.readers.reading import UNRECOGNISED, Reader, Reading
 from rackproof.harness.readers.recognise import READERS, recognise
@@ -47,9 +47,9 @@ def _read(source: Source) -> Reading:
 def read_all(paths: Iterable[Path], workers: int = 1) -> list[Reading]:
     """Read files, and folders with all regular files below them, in the order given.
 
-    A file met in a folder has `named` False and that `folder`. An empty folder gives one Reading
-    that says so. With several `workers`, as many processes share the work where there is much of
-    it; the answer is the same.
+    A file that is met again, by whatever path, is read once. A file met in a folder has `named`
+    False and that `folder`. An empty folder gives one Reading that says so. With several `workers`,
+    as many processes share the work where there is much of it; the answer is the same.
     """
     tasks: list[Task] = []
     for path in paths:
@@ -58,7 +58,7 @@ def read_all(paths: Iterable[Path], workers: int = 1) -> list[Reading]:
             continue
         found = [Task(each, path, why) for each, why in regular_files(path)]
         tasks += found or [Task(path, None, "a folder with no file in it")]
-    return spread(_task, tasks, workers)
+    return spread(_task, distinct(tasks), workers)
 
 
 def _is_folder(path: Path) -> bool:

@@ -35,6 +35,8 @@ _BROKEN = re.compile(r" {0,4}(?:Failed status (\d{1,3}): wr_id|Completion with e
                      r"Couldn't (?:connect|listen|read remote|get device)|Failed to (?:connect"
                      r"|open|modify)|"
                      r"Unable to (?:find|open|init)|IB device .{1,64} not found)")  # fmt: skip
+# ibv_poll_cq(3): the other end did not answer, or was not ready; the words that others use for it
+_UNANSWERED = {"12": "rdma.12", "13": "rdma.13"}
 _COMPLAINT = re.compile(r"-(E|W)- (.{1,300})")
 _BOUNDS = {
     "Temperature": "heat",
@@ -110,7 +112,7 @@ class Reports:
         else:
             self._failed += 1
             self._subject = f"nic:{self._device}" if self._device else UNKNOWN
-            self._say("ib.transfer", line, number)
+            self._say(_UNANSWERED.get(status, "ib.transfer"), line, number)
 
     def _row(self, average: float) -> None:
         if not self._titled:

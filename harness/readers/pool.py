@@ -5,7 +5,7 @@ pays only where there is much to read, since a process needs half a second to be
 """
 
 import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -31,6 +31,32 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except (OSError, ValueError):
         return 0
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Return what is the same for one file by all of its paths, or None."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def distinct(tasks: Iterable[Task]) -> list[Task]:
+    """Return `tasks` in their order, each file once; one that was named, by that name."""
+    tasks = list(tasks)
+    files = [_file(task.path) for task in tasks]
+    kept: dict[tuple[int, int], int] = {}
+    for index, file in enumerate(files):
+        if file is None or tasks[index].refused:
+            continue
+        before = kept.setdefault(file, index)
+        if tasks[before].folder is not None and tasks[index].folder is None:
+            kept[file] = index
+    return [
+        task for index, task in enumerate(tasks)
+        if (file := files[index]) is None or task.refused or kept[file] == index
+    ]  # fmt: skip
 
 
 def spread(read: Callable[[Task], Reading], tasks: Sequence[Task], workers: int) -> list[Reading]:

@@ -42,7 +42,7 @@ LITERALS = (
     b"soft lockup",
     b"temperature above threshold",
     b"temperature is above threshold",
-    b"Out of memory: Kill",
+    b"ut of memory: Kill",
     b"Linux version ",
     b"setting system clock to ",
     b"reboot: ",

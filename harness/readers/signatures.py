@@ -102,11 +102,11 @@ _MLX5_SICK = re.compile(
 _HOTPLUG = re.compile(
     r"pcieport (" + ADDRESS + r"): pciehp: Slot\([^)]{1,16}\): (Link Down|Card not present)"
 )
+_OOM = re.compile(r"(?:Memory cgroup o|O)ut of memory: Kill(?:ed)? process (\d{1,10})\b")
 _PLAIN = (
     (re.compile(r"Kernel panic - not syncing"), "kernel.panic"),
     (re.compile(r"watchdog: BUG: soft lockup|BUG: soft lockup"), "kernel.lockup"),
     (re.compile(r"(?:mce: )?CPU\d{1,5}: .{0,24}temperature (?:is )?above thresh"), "kernel.heat"),
-    (re.compile(r"Out of memory: Kill"), "kernel.oom"),
     (re.compile(r"Linux version \d"), "kernel.boot"),
     (re.compile(r"reboot: (?:Restarting system|Power down|System halted)"), "kernel.halt"),
 )
@@ -258,8 +258,13 @@ def _clock(message: str) -> Sign | None:
     return Sign("kernel.clock", HOST, {"epoch": int(match[1])}) if match else None
 
 
+def _oom(message: str) -> Sign | None:
+    match = _OOM.match(message)
+    return Sign("kernel.oom", HOST, {"pid": int(match[1])}) if match else None
+
+
 _READERS: tuple[Callable[[str], Sign | None], ...] = (
-    _sxid, _identity, _nvrm, _aer, _nic, _storage, _host, _clock,
+    _sxid, _identity, _nvrm, _aer, _nic, _storage, _host, _clock, _oom,
 )  # fmt: skip
 
 

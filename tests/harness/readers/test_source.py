@@ -144,8 +144,21 @@ def test_a_folder_is_walked_once_in_order_without_loops(tmp_path):
 
 
 def test_named_and_met_are_told_apart(put, tmp_path):
-    named = put("nothing known", "x")
-    assert [r.named for r in read_all([named, tmp_path])] == [True, False]
+    named, met = put("nothing known", "x"), put("nothing known", "y")
+    found = [(r.path, r.named) for r in read_all([named, tmp_path])]
+    assert found == [(named, True), (met, False)]
+
+
+@pytest.mark.parametrize("again", ["same", "spelled otherwise", "its folder", "hard link"])
+def test_a_file_that_is_met_again_is_read_once(put, tmp_path, again):
+    named = put(FALLEN, "x")
+    other = {"same": named, "spelled otherwise": tmp_path / "." / "x", "its folder": tmp_path,
+             "hard link": tmp_path / "z"}[again]  # fmt: skip
+    if again == "hard link":
+        other.hardlink_to(named)
+    for paths in ([named, other], [other, named]):
+        found = read_all(paths)
+        assert [r.named for r in found] == [True]
 
 
 def test_a_name_that_is_no_text_can_be_written(tmp_path):
