@@ -19,8 +19,9 @@ SOON = CASE + SKEW
 # that long before its peers lose it.
 LONG = 1800.0
 MOST = 64  # faults of one window that are looked at
-QUARTER = 900.0
-FARTHEST_ZONE = 14 * 3600.0
+# Zones of nearly everybody differ from UTC by 1 to 14 hours, in steps of half an hour.
+HALF_HOUR = 1800.0
+NEAREST_ZONE, FARTHEST_ZONE = 3600.0, 14 * 3600.0
 STEPS_APART = 1
 Key = tuple[Hashable, ...]
 _EPOCH: Clock = ("epoch",)
@@ -160,7 +161,7 @@ class Endings:
         return None if case is None or case is said or _went_on(case, said) else case
 
     def in_a_zone(self, said: Case, when: Window) -> Case | None:
-        """Return the only case of all if it lies whole quarter hours away.
+        """Return the only case of all if it lies whole half hours away.
 
         So it is where one of the two is in local time, and does not say of which zone.
         """
@@ -170,7 +171,8 @@ class Endings:
         for first, _, _, case in self._timed.get((("all",), when.clock or ()), []):
             gap = (when.low + when.high) / 2 - first
             spread = SOON + (when.high - when.low) / 2
-            off = abs(gap - round(gap / QUARTER) * QUARTER)
-            if abs(gap) <= FARTHEST_ZONE and off <= min(spread, QUARTER / 3) and case is not said:
+            zone = round(gap / HALF_HOUR) * HALF_HOUR
+            apart = NEAREST_ZONE <= abs(zone) <= FARTHEST_ZONE
+            if apart and abs(gap - zone) <= spread and case is not said:
                 return case
         return None

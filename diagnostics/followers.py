@@ -15,6 +15,7 @@ from dataclasses import replace
 from rackproof.diagnostics.cases import HARD, Case
 from rackproof.diagnostics.endings import (
     LONG,
+    SOON,
     Endings,
     Window,
     codes,
@@ -228,6 +229,12 @@ def _killed(found: list[Case]) -> list[Case]:
     return _follow(found, lambda case: codes(case) <= {"job.killed", "job.exit"}, killer)
 
 
+def _soon(case: Case, said: Case) -> bool:
+    """Whether a fault and what was said lie within CASE, or of two machines' clocks, SOON."""
+    gap = _apart(case, said)
+    return gap is not None and gap <= (CASE if said.machine in machines_of(case) else SOON)
+
+
 def _managers(case: Case) -> bool:
     return all(code == "fm.error" or code.startswith("fm.gpu.") for code in codes(case))
 
@@ -261,8 +268,7 @@ def _cleaned_up(found: list[Case]) -> list[Case]:
     def cause(said: Case) -> Case | None:
         there, when = faults.get(said.machine), window(said)
         near = there.within(("all",), said, when) if there else []
-        near = [c for c in near if (gap := _apart(c, said)) is not None and gap <= 2 * CASE]
-        return near[0] if near else None
+        return next((case for case in near if _soon(case, said)), None)
 
     return _follow(found, lambda case: codes(case) <= _CLEAN_UP, cause)
 

@@ -297,7 +297,8 @@ def read(source: Source) -> Reading:
 # What only a job's libraries write, anchored behind a launcher's prefixes.
 _BEFORE = (
     rb"^(?:[\w.\-]{1,64}: |\[[\w,]{1,24}\](?:<std\w{3}>)?: ?|\d{1,6}: |\[pod/[\w.\-/]{1,250}\] "
-    rb"|\([\w.:]{1,64} pid=[^)\n]{1,64}\) | ?\[?\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}Z?\]? ){0,4} {0,2}"
+    rb"|\([\w.:]{1,64} pid=[^)\n]{1,64}\) "
+    rb"| ?\[?\d{4}-\d\d-\d\d[T ][\d:.,]{8,18}(?:Z|[+-]\d\d:?\d\d)?\]? ){0,4} {0,2}"
 )
 _MARKS = re.compile(
     _BEFORE + rb"(?:"
