@@ -227,7 +227,8 @@ def slurm(handover: Handover) -> str:
             lines.append(f"# {_safe(node.name, 80)} is not judged: {_safe(why[0], LONGEST_REASON)}")
         if node.verdict is not Verdict.FAIL or not (graves or not node.roots):
             continue
-        told = [f"{d.component} {_short(d.subject)} {d.action}" for d in graves]
+        words = ((d.component, _short(d.subject), d.action) for d in graves)
+        told = [" ".join(filter(None, each)) for each in words]
         serials = [f"serial {d.serial}" for d in graves if d.serial]
         more = [f"{d.persistence}, case {d.case}" for d in graves]
         reason = "; ".join((*(told or ["out of limits"]), *more, *serials, "rackproof"))

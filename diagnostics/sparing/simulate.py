@@ -7,6 +7,7 @@ from its (k + s)-th failure on. The answers agree with closed.py within their st
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,10 +112,11 @@ def _block(
     first, last, _ = _below(np.sort(begin + shift), np.sort(until + shift), 0)
     merged = np.bincount(_whole(first, span), weights=last - first, minlength=trials)
     outages = np.bincount(trial[falls], minlength=trials)
-    lost, merged, counted, fell = (
-        np.asarray(each, np.float64) for each in (lost, merged, failures, outages)
-    )
-    return lost, merged, counted, fell
+    return _floats(lost), _floats(merged), _floats(failures), _floats(outages)
+
+
+def _floats(values: NDArray[Any]) -> Floats:
+    return values.astype(np.float64)
 
 
 def _whole(at: Floats, span: float) -> NDArray[np.int64]:
