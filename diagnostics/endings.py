@@ -139,7 +139,7 @@ class Endings:
         row = self._timed.get((key, when.clock), [])
         low = when.low - SOON
         start = bisect.bisect_left(row, (low - self._longest[key, when.clock],))
-        found = []
+        found: list[Case] = []
         for at in range(start, min(len(row), start + 16 * MOST)):
             first, last, _, case = row[at]
             if first > when.high + SOON or len(found) == MOST:

@@ -61,7 +61,9 @@ def jobs_of(readings: Sequence[Reading], known: Machines) -> Jobs:
     for name in {*known.of, *(name for names in own.values() for name in names)}:
         called[name.lower()].add(name)
         called[name.lower().partition(".")[0]].add(name)
-    of, machines, peers = {}, defaultdict(set), {}
+    of: dict[str, int] = {}
+    peers: dict[str, frozenset[str]] = {}
+    machines: dict[int, set[str]] = defaultdict(set)
     for i, number in _numbered(jobs).items():
         named = {
             machine

@@ -27,13 +27,13 @@ _NCCL = re.compile(r"([\w.\-]{1,253}):(\d{1,10}):\d{1,10} \[(\d{1,4})\] ")
 _PDSH = re.compile(r"([A-Za-z][\w.\-]{0,252}): (?=\[\d{4}-|\[rank|\[default| {0,3}iteration )")
 _HOSTED = re.compile(r"([A-Za-z][\w.\-]{0,252}): ")
 _UCX = re.compile(r" {0,4}\[\d{10}\.\d{3,9}\] \[([\w.\-]{1,253}):(\d{1,10}):\d{1,10}\] {1,8}")
-_COMM = re.compile(r"\bcommId (0x[0-9a-f]{4,32})\b")
+_COMM = re.compile(r"\bcommId (0x[0-9a-f]{1,32})\b")
 _RUN = re.compile(r"\brun_id {0,16}: (\S{1,120})|\brendezvous '(\S{1,120}?)'")
 _NUMBERED = re.compile(r"\bStepId=(\d{1,10})\b|\*\*\* (?:STEP|JOB) (\d{1,10})\b")
 _OWN = re.compile(r"(?:Bootstrap : Using|NET/Socket : Using|OOB) {1,2}(?:\[\d{1,3}\])?"
                   r"[\w.\-]{1,32}:([\w.:\[\]]{2,64}?)(?:%[\w.]{1,32})?<\d{1,5}>")  # fmt: skip
 _PEER = re.compile(
-    r"\b(?:from|to|peer|by|with) (?:peer )?\[?([0-9A-Za-z][\w.:\-]{2,120}?)(?:%[\w.]{1,32})?"
+    r"\b(?:from|to|peer|by|with) (?:peer )?\[?([0-9A-Za-z:][\w.:\-]{2,120}?)(?:%[\w.]{1,32})?"
     r"(?:\]:\d{1,5}|<\d{1,5}>|:\d{2,5}\b)"
 )
 _EVERYONES = frozenset(("none", "0.0.0.0", "127.0.0.1", "localhost", "::1", "::"))  # noqa: S104

@@ -66,6 +66,23 @@ HEALTHY = {
     "stamped": STEPS.replace(" iteration", " [2026-11-30 08:00:00.123456] iteration"),
     "a container's": STEPS.replace(" iteration", "2026-11-30T08:00:00.123456789Z  iteration"),
     "a pod's": STEPS.replace(" iteration", "[pod/job-worker-1/pytorch]  iteration"),
+    "nanoGPT": "".join(
+        f"iter {n}: loss 6.{n}031, time 81.33ms, mfu 41.20%\n" for n in range(1, 6)),
+    "PyTorch's example": "".join(
+        f"Epoch: [{n}][  1/99]\tTime  0.123 ( 0.62)\tData  0.1 ( 0.3)\tLoss 6.9{n}e+00 (6.96e+00)"
+        "\tAcc@1   0.00 (  0.10)\n" for n in range(1, 6)),
+    "bare": "".join(f"step {n} loss 2.{n}\n" for n in range(1, 6)) + "Training finished\n",
+    "with bars": "".join(f"step {n}/9 | loss 2.{n} | lr 3e-4\n" for n in range(1, 6)),
+    "of epochs": "".join(f"epoch 0 step {n} loss 2.{n} lr 3e-4\n" for n in range(1, 6)),
+    "Lightning": "".join(
+        f"Epoch {n}:  42%|####      | 42/100 [00:51<01:10,  1.2it/s, v_num=2, train_loss=2.{n}0]\n"
+        for n in range(1, 6)),
+    "out of time": STEPS + "slurmstepd: error: *** STEP 31.0 ON n1 CANCELLED AT "
+        "2026-11-30T08:00:00 DUE TO TIME LIMIT ***\n" + EXIT.format(-9),
+    "for another job": STEPS + "slurmstepd: error: *** JOB 31 ON n1 CANCELLED AT "
+        "2026-11-30T08:00:00 DUE TO PREEMPTION ***\nsrun: error: n1: task 0: Terminated\n",
+    "asked to end": STEPS + "torch.distributed.elastic.multiprocessing.api.SignalException: "
+        "Process 31 got signal: 15\n",
     "infinite words": STEPS + "INFO: nan_to_num is used for inference, info: none\n",
 }  # fmt: skip
 
@@ -199,9 +216,11 @@ def test_a_timeout_is_told_by_those_who_wait(judged, waits, expected):
         "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 1e-05, 'epoch': 0.9}\n",
         "[rank0]:[titan] 2026-11-30 08:00:01,1 - root - INFO - step: 6  loss:  nan  grad_norm: 1\n",
         "ERROR: Rank 5, iteration 6: found NaN in local forward loss calculation\n",
+        "Epoch 6:  42%|####   | 42/100 [00:51<01:10,  1.2it/s, v_num=2, train_loss=nan.0]\n",
+        "iter 6: loss nan, time 81.33ms, mfu 41.20%\n",
     ],
     ids=["gradient", "loss", "infinite", "loss missing", "counted", "over several lines", "mapping",
-         "torchtitan", "in words"],
+         "torchtitan", "in words", "padded", "after a blank"],
 )  # fmt: skip
 def test_numbers_that_are_none_are_watched(judged, text):
     _, found = judged(STEPS + text)
@@ -215,6 +234,88 @@ def test_a_nan_on_one_rank_alone_points_at_the_rank(judged):
                    for n in range(5) for r in range(8))  # fmt: skip
     _, found = judged(text)
     assert (found.verdict, roots(found)) == ("UNKNOWN", [("rank3", "unknown", "retest")])
+
+
+LOST = "pcie", "reboot-node"
+NVML = "n1:7:8 [3] misc/nvmlwrap.cc:99 NCCL WARN nvmlDeviceGetHandleByIndex({}) failed: {}\n"
+HANDLE = "Unable to determine the device handle for GPU 0000:5A:00.0: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "verdict"),
+    [
+        ("srun: error: Node failure on n7\n", ("host:n7", "host", "retest"), "UNKNOWN"),
+        ("slurmstepd: error: *** STEP 4.0 ON n1 CANCELLED AT 2026-11-30T08:00:00 DUE TO NODE "
+         "FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\nsrun: error: Node failure on n7\n"
+         + TIMEOUT.format(1, 5), ("host:n7", "host", "retest"), "UNKNOWN"),
+        (HANDLE.format("GPU is lost.  Reboot the system to recover this GPU"),
+         ("pci:0000:5a:00.0", *LOST), "FAIL"),
+        (HANDLE.format("Unknown Error") + EXIT.format(1), ("pci:0000:5a:00.0", *LOST), "FAIL"),
+        (NVML.format(3, "GPU is lost"), ("gpu3", *LOST), "FAIL"),
+        (NVML.format(3, "Unknown Error"), ("gpu3", "unknown", "retest"), "UNKNOWN"),
+        ("srun: error: n1: task 3: Killed\n", ("host:unknown", "unknown", "retest"), "UNKNOWN"),
+        ("srun: error: n1: task 3: Out Of Memory\n", ("host:unknown", "app", "restart-app"),
+         "PASS"),
+    ],
+    ids=["node", "node by name", "lost", "unknown error", "NVML lost", "NVML unknown", "killed",
+         "RAM"],
+)  # fmt: skip
+def test_what_schedulers_and_tools_say_in_its_log(judged, text, expected, verdict):
+    _, found = judged(STEPS + text)
+    assert (found.verdict, roots(found)) == (verdict, [expected])
+
+
+def test_that_a_scheduler_ended_it_tells_nothing_of_a_machine(judged):
+    _, found = judged("slurmstepd: error: *** STEP 31.0 ON n1 CANCELLED AT 2026-11-30T08:00:00 "
+                      "DUE TO TIME LIMIT ***\n" * 3)  # fmt: skip
+    assert found.verdict == "UNKNOWN"
+
+
+MORNING = 1796025600.0  # 2026-11-30T08:00:00Z
+AFTER = "[rank1]: RuntimeError: Connection reset by peer\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "at", "clock"),
+    [
+        ("2026-11-30T08:00:00.25Z " + AFTER, MORNING + 0.25, "epoch"),
+        ("2026-11-30 08:00:00,250 " + AFTER, MORNING + 0.25, "epoch"),
+        ("[2026-11-30 08:00:00] " + AFTER, MORNING, "epoch"),
+        ("2026-11-30T09:30:00+0130 " + AFTER, MORNING, "epoch"),
+        ("[rank1]:[E1130 08:00:00.5 x.cpp:1] " + AFTER, (334 * 24 + 8) * 3600 + 0.5, "calendar"),
+        ("[1796025600.250] [n1:7:0] " + AFTER, MORNING + 0.25, "epoch"),
+        ("2026-13-30T08:00:00Z " + AFTER, None, "none"),
+        ("E9999 08:00:00.5 x.cpp:1] " + AFTER, None, "none"),
+        (AFTER, None, "none"),
+    ],
+    ids=["T", "blank", "brackets", "zone", "glog", "seconds", "no month", "no day", "none"],
+)  # fmt: skip
+def test_when_a_line_was_said(judged, line, at, clock):
+    (event, *_), _ = judged(STEPS + line)[0].events, None
+    assert (event.at, event.clock) == (at, clock)
+
+
+def test_a_stamp_without_a_year_lies_near_those_that_have_one(judged):
+    text = STEPS.replace(" iteration", " [2027-01-01 00:00:01] iteration")
+    (event,) = judged(f"{text}[rank1]:[E1231 23:59:59.0 x.cpp:1] {AFTER}")[0].events
+    assert (event.at, event.clock) == (1798761599.0, "epoch")
+
+
+def test_a_line_without_a_stamp_lies_between_its_neighbours(judged):
+    stamped = [step(n).replace(" iter", f" [2026-11-30 08:00:0{n}] iter") for n in (1, 2)]
+    (event,) = judged(STEPS + stamped[0] + AFTER + stamped[1])[0].events
+    assert (event.detail["after"], event.detail["until"]) == (MORNING + 1, MORNING + 2)
+
+
+def test_what_was_waited_for_and_which_job_it_is(judged):
+    text = (STEPS + "n1:5:6 [0] NCCL INFO Bootstrap : Using eth0:192.0.2.1<0>\n"
+            "  run_id           : train-7\n  run_id : none\n" + INIT.format("n1", 5, 0, 0, "1a")
+            + "[rank0]: Connection closed by peer [::ffff:192.0.2.9]:4242\n"
+            + TIMEOUT.format(1, 5))  # fmt: skip
+    reading, _ = judged(text)
+    assert [e.detail["waited"] for e in reading.events if e.code == "nccl.timeout"] == [600.01]
+    assert reading.job.names == {"comm 0xa1", "run train-7"}
+    assert (reading.job.addresses, reading.job.peers) == ({"192.0.2.1"}, {"192.0.2.9"})
 
 
 INIT = ("{0}:{1}:99 [{2}] NCCL INFO ncclCommInitRank comm 0x55 rank {3} nranks 16 cudaDev {2} "
