@@ -226,6 +226,12 @@ def _alias(readings: Sequence[Reading], result: Machines) -> None:
             if not subject.startswith("pci:")
             and (known := uuids.get((result.of[index], uuid))) is not None
         }
+        if reading.kind.startswith(
+            "nvidia-smi"
+        ):  # its numbers are the machine's, a job's may differ
+            aliases = result.aliases[result.of[index]]
+            for subject, known in result.own[index].items():
+                aliases.setdefault(subject, known)
 
 
 def machines(readings: Sequence[Reading]) -> Machines:

@@ -130,6 +130,17 @@ def test_one_slow_gpu_in_superbenchs_raw_results(judged):
     assert roots(found) == [("gpu6", "sm", "watch")]
 
 
+def test_a_list_of_names_joins_a_number_and_an_address(judged):
+    uuids = [f"GPU-0a0b0c0d-1111-2222-3333-44445555660{n}" for n in range(2)]
+    names = "".join(f"GPU {n}: NVIDIA Y9 (UUID: {uuid})\n" for n, uuid in enumerate(uuids))
+    query = "pci.bus_id, uuid, remapped_rows.pending\n" + "".join(
+        f"00000000:{bus}:00.0, {uuid}, No\n" for bus, uuid in zip(("2B", "1A"), uuids, strict=True)
+    )
+    found = judged(names, query, burn(GOOD, BAD))
+    assert [reading.kind for reading in found.inputs[:2]] == ["nvidia-smi-q", "nvidia-smi-csv"]
+    assert roots(found) == [("pci:0000:1a:00.0", "unknown", "field-diag")]
+
+
 def reduced(rate, name="NVIDIA H200", ranks=8, size=8 << 30, redop="sum"):
     """Return the output of a collective over `ranks` GPUs of one host."""
     table = "".join(f"#  Rank {r:2} Pid 77 on  n5 device {r:2} [0x1{r}] {name}\n"
