@@ -33,8 +33,8 @@ _NUMBERED = re.compile(r"\bStepId=(\d{1,10})\b|\*\*\* (?:STEP|JOB) (\d{1,10})\b"
 _OWN = re.compile(r"(?:Bootstrap : Using|NET/Socket : Using|OOB) {1,2}(?:\[\d{1,3}\])?"
                   r"[\w.\-]{1,32}:([\w.:\[\]]{2,64}?)(?:%[\w.]{1,32})?<\d{1,5}>")  # fmt: skip
 _PEER = re.compile(
-    r"\b(?:from|to|peer|by|with) (?:peer )?\[?([0-9A-Za-z:][\w.:\-]{2,120}?)(?:%[\w.]{1,32})?"
-    r"(?:\]:\d{1,5}|<\d{1,5}>|:\d{2,5}\b)"
+    r"\b(?:from|to|peer|by|with) (?:peer )?(?:\[([\w.:\-]{2,120})(?:%[\w.]{1,32})?\]:\d{1,5}"
+    r"|([0-9A-Za-z][\w.:\-]{2,120}?)(?:%[\w.]{1,32})?(?:<\d{1,5}>|:\d{2,5}\b(?![.:])))"
 )
 _EVERYONES = frozenset(("none", "0.0.0.0", "127.0.0.1", "localhost", "::1", "::"))  # noqa: S104
 MOST_NAMES = 10_000  # communicators, addresses
@@ -172,7 +172,7 @@ class Places:
     def met_peer(self, text: str) -> None:
         """Take in whom a line of trouble names as the other end of a connection."""
         if len(self.peers) < MOST_NAMES and (match := _PEER.search(text)):
-            self.peers |= {_address(match[1])} - _EVERYONES
+            self.peers |= {_address(match[1] or match[2])} - _EVERYONES
 
     @property
     def job(self) -> Job:
