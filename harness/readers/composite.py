@@ -102,10 +102,16 @@ def _moved(event: Event, lines: int) -> Event:
     return replace(event, detail={**event.detail, **moved}) if moved else event
 
 
-def _read_part(source: Source, text: bytes, part: _Part) -> Iterator[Reading]:
+def _read_parts(source: Source, text: bytes, parts: Sequence[_Part]) -> Iterator[Reading]:
+    lines = counted = 0
+    for part in parts:
+        lines += newlines(text, counted, part.start)
+        counted = part.start
+        yield from _read_part(source, text[part.start : part.end], part, lines)
+
+
+def _read_part(source: Source, excerpt: bytes, part: _Part, lines: int) -> Iterator[Reading]:
     """Yield what the part's reader made of it, and what the kernel says in another's part."""
-    excerpt = text[part.start : part.end]
-    lines = newlines(text, 0, part.start)
     readers = [part.reader] if part.reader else []
     if part.reader is not kernel_log.READER and kernel_speaks(excerpt):
         readers.append(kernel_log.READER)
@@ -161,11 +167,14 @@ def read(source: Source, reader: Reader | None, recognise: Recognise) -> Reading
     """
     report = marks.is_report(source.head)
     text = source.whole(LIMIT)
-    if source.cut and reader is not None and not report:
+    if len(text) >= LIMIT and reader is not None and not report:
         return _too_long(Source(source.path), reader)
     parts = _sections(text, recognise) if report else _parts(text, reader, recognise)
-    found = [reading for part in parts for reading in _read_part(source, text, part)]
+    found = list(_read_parts(source, text, parts))
     problems = list(source.problems)
+    if len(marks.starts(text)) >= marks.MOST:
+        source.cut = True
+        problems.append(f"more than {marks.MOST} parts: what stands behind is not parted")
     if report and not marks.is_whole(text):
         source.cut = True
         problems.append("the bug report ends before its last line")

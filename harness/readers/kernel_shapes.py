@@ -6,6 +6,7 @@ it is a kernel's where the kernel says anything in it, be that after a thousand 
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from rackproof.harness.readers.entries import layout_of
 from rackproof.harness.readers.search import holds_literal
@@ -51,11 +52,9 @@ def _around(chunk: bytes, word: bytes) -> Iterator[bytes]:
 
 
 def says(chunk: bytes) -> bool:
-    """Whether any line of `chunk` is the kernel's by its tag."""
-    return any(
-        word == b"=kernel\n" or _parsed(line).tag == "kernel"
-        for word in _SAYS for line in _around(chunk, word)
-    )  # fmt: skip
+    """Whether one of the first lines of `chunk` that look so is the kernel's by its tag."""
+    lines = (line for word in _SAYS for line in islice(_around(chunk, word), LIKE_LINES))
+    return any(b"=kernel" in line or _parsed(line).tag == "kernel" for line in lines)
 
 
 def _kernel_within(head: bytes) -> bool:

@@ -7,10 +7,12 @@ kind begins there goes out. What a part is, its own reader says: a mark only say
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from rackproof.harness.readers.search import compiled, line_spans
 
 LINE_LIMIT = 1 << 12
+MOST = 1_500  # parts of one file; a bug report of eight GPUs has some 300
 ANY = "any"  # what a prompt or a banner begins
 # (kind, what stands in the line, the line itself)
 _TOOLS: tuple[tuple[str, bytes, bytes], ...] = (
@@ -107,16 +109,23 @@ def is_whole(text: bytes) -> bool:
 
 
 def starts(text: bytes) -> list[int]:
-    """Return where parts may begin in `text`, the first at 0."""
+    """Return where parts may begin in `text`, the first at 0; MOST at most.
+
+    A tool's mark behind another of the same kind begins nothing new.
+    """
     if is_report(text):
-        return sorted({0, *(match.end() for match in _RULE.finditer(text))})
-    found = {0}
-    for start, _ in _found(text):
-        at = start
+        return sorted({0, *(match.end() for match in islice(_RULE.finditer(text), MOST))})
+    found, last = {0}, ""
+    for start, kind in _found(text):
+        if kind == last != ANY:
+            continue
+        at, last = start, kind
         for _ in range(3):
             before = text.rfind(b"\n", 0, max(0, at - 1)) + 1
             if not at or not _LEAD.match(text[before : at - 1]):
                 break
             at = before
         found.add(at)
+        if len(found) >= MOST:
+            break
     return sorted(found)
