@@ -117,6 +117,8 @@ def _read_part(source: Source, excerpt: bytes, part: _Part, lines: int) -> Itera
         readers.append(kernel_log.READER)
     for reader in readers:
         found = reader.read(Excerpt(source.path, excerpt))
+        if reader is not part.reader:
+            found = replace(found, records=len(found.events))  # the other lines are the part's own
         if found.kind != UNRECOGNISED:
             yield replace(
                 found, events=tuple(_moved(event, lines) for event in found.events),

@@ -25,8 +25,8 @@ def _fields(text: str) -> Stamped:
     for match in _FIELD.finditer(text):
         fields.setdefault(match[1], match[2].rstrip("\r"))
     fields.setdefault("MESSAGE", "")
-    if "__REALTIME_TIMESTAMP" not in fields and (match := _STAMP.search(text)):
-        stamp = parse(f"{match[1]} ")
+    if "__REALTIME_TIMESTAMP" not in fields and (dated := _STAMP.search(text)):
+        stamp = parse(f"{dated[1]} ")
         if stamp.at is not None and stamp.at >= 0:
             fields["__REALTIME_TIMESTAMP"] = str(round(stamp.at * 1e6))
     return journal(dict(fields))
