@@ -97,6 +97,8 @@ class Head:
 
 SORTS = ("gpu", "link", "host", "nic", "power", "shelf", "cooling", "fabric")
 Settled = tuple[str, str, int]
+RUNS = 3
+"""Runs in all of a burn whose check failed, from the first failure on."""
 
 
 @dataclass(frozen=True, slots=True)

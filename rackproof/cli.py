@@ -47,6 +47,7 @@ class Door(click.Group):
         except click.exceptions.Exit as stop:
             return stop.exit_code
         except (click.Abort, KeyboardInterrupt):
+            _complain("interrupted", as_json=as_json)
             return 130
         except click.ClickException as error:
             _complain(error.format_message(), as_json=as_json)
@@ -101,6 +102,19 @@ plant_option = click.option(
     metavar="FAULT",
     help="KIND@SUBJECT[:key=value,…], into an emulated rack",
 )
+
+
+class Number(click.FloatRange):
+    """A number within bounds; not a number is none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number; a UsageError for another thing."""
+        found = float(super().convert(value, param, ctx))
+        if found != found:  # noqa: PLR0124 - nan passes every comparison of FloatRange
+            self.fail(f"{value!r} is no number", param, ctx)
+        return found
 
 
 def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -258,15 +272,13 @@ def compare(old: str, new: str, *, as_json: bool) -> int:
 @main.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN…")
 @click.option("--racks", type=click.IntRange(1, 100_000), metavar="N", help="plan for so many")
-@click.option("--days", type=click.FloatRange(0.01, 3650), default=30.0, show_default=True)
+@click.option("--days", type=Number(0.01, 3650), default=30.0, show_default=True)
 @click.option("--spare-trays", type=click.IntRange(0, 1000), metavar="N", help="in each rack")
 @click.option("--spare-racks", type=click.IntRange(0, 10_000), default=0, metavar="N")
 @click.option("--rate", metavar="RATE", help="failures per GPU-hour, or a name such as h100")
-@click.option(
-    "--persistent", type=click.FloatRange(0.0001, 1.0), help="share that outlasts a rerun"
-)
-@click.option("--repair", type=click.FloatRange(0.01, 10_000), metavar="HOURS")
-@click.option("--confidence", type=click.FloatRange(0.5, 0.999999), default=0.99, show_default=True)
+@click.option("--persistent", type=Number(0.0001, 1.0), help="share that outlasts a rerun")
+@click.option("--repair", type=Number(0.01, 10_000), metavar="HOURS")
+@click.option("--confidence", type=Number(0.5, 0.999999), default=0.99, show_default=True)
 @click.option(
     "--job",
     type=click.IntRange(0, 10_000_000),

@@ -126,6 +126,10 @@ def of_files(body: Mapping[str, Any], names: Mapping[str, str]) -> Handover:
     or where one name is given for several machines. Files show no more than that they hold no sign:
     no node of theirs is called healthy.
     """
+    runs = [entry["path"] for entry in body["inputs"] if entry.get("kind") == "rackproof-run"]
+    if runs:
+        msg = f"{runs[0]} is a run: rackproof report {runs[0]} --as says it to a scheduler"
+        raise SpecError(msg)
     _known(names, ())
     found = [_diagnosis(entry) for entry in body["diagnoses"]]
     hosts = {host for entry in body["inputs"] if (host := entry.get("host"))}
@@ -224,7 +228,7 @@ def slurm(handover: Handover) -> str:
         graves = [d for d in node.roots if d.component != "app" and d.action not in LEAVES_NODE]
         if node.verdict is Verdict.UNKNOWN:
             why = node.notes or [f"{_short(d.subject)} {d.action}" for d in node.roots]
-            lines.append(f"# {_safe(node.name, 80)} is not judged: {_safe(why[0], LONGEST_REASON)}")
+            lines.append(f"# {_safe(node.name, 80)}, no drain: {_safe(why[0], LONGEST_REASON)}")
         if node.verdict is not Verdict.FAIL or not (graves or not node.roots):
             continue
         words = ((d.component, _short(d.subject), d.action) for d in graves)

@@ -27,7 +27,7 @@ from rackproof.harness.errors import RecordError, SpecError
 from rackproof.harness.metrics import declare, from_table, metrics
 from rackproof.harness.model import Event, Seen
 from rackproof.reports import fields
-from rackproof.reports.lines import SEEN, attempt, retested
+from rackproof.reports.lines import SEEN, attempt, fitting, retested
 from rackproof.reports.record import BEGUN, DONE
 from rackproof.reports.words import visible
 
@@ -324,14 +324,17 @@ def read_run(run: Path) -> Record:
         why = f" ({found[0]})" if found else ""
         msg = f"{folder}: no readable run line in its record{why}"
         raise RecordError(msg)
+    settled = frozenset(reading.settled)
+    told = [*reading.done, *reading.begun.values()]
+    kept, wrong = fitting(reading.head, settled, told)
     return Record(
         reading.head,
         reading.seen,
-        frozenset(reading.settled),
+        settled,
         reading.ended,
-        tuple(found),
+        (*found, *wrong),
         reading.turns,
-        tuple(reading.done),
-        tuple(reading.begun.values()),
+        tuple(one for one in reading.done if one in kept),
+        tuple(one for one in reading.begun.values() if one in kept),
         tuple(reading.aside),
     )

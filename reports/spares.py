@@ -109,9 +109,9 @@ def _sentence(body: Row) -> str:
         worst = exposed[0]
         more = f" and {len(exposed) - 1} more" if len(exposed) > 1 else ""
         return f"exposed for want of spares: {worst['subject']} of {worst['rack']}{more}"
-    unjudged = [row["run"] for row in body["stock"] if row["verdict"] == "UNKNOWN"]
+    unjudged = [row["run"] for row in body["stock"] if row["unjudged"]]
     if unjudged:
-        return f"{unjudged[0]} could not be judged: what it hides may need a spare"
+        return f"{unjudged[0]} could not all be judged: what it hides may need a spare"
     return f"{counted(len(body['decisions']), 'root')}, and nothing stays exposed"
 
 
@@ -123,6 +123,9 @@ def spares(body: Row, file: TextIO) -> None:
         page.line(f"{row['run']}: {row['rack']}, {row['gpus_in_use']} GPUs in use,"
                   f" {row['spare_gpus_left']} of {row['spare_gpus']} spare GPUs left",
                   indent="  ", hang="    ")  # fmt: skip
+    for row in body["older"]:
+        page.line(f"{row['run']}: an older run of the same rack; {row['for']} counts", indent="  ",
+                  hang="    ")  # fmt: skip
     page.line(f"hall: {body['spare_racks_left']} of {counted(body['spare_racks'], 'spare rack')}"
               " left", indent="  ")  # fmt: skip
     _decisions(page, body["decisions"])

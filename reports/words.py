@@ -45,7 +45,7 @@ PERSISTENCES: Mapping[str, str] = {
 }
 ACTIONS: Mapping[str, str] = {
     "none": "Nothing to do here; see the root of the case.",
-    "watch": "Keep it in use and watch it; burn it again when it shows a second time.",
+    "watch": "Keep it in use and watch it for 28 days, with a soak each night; act when it shows again.",
     "retest": "Burn it again before you decide.",
     "restart-app": "Restart the application.",
     "reset-gpu": "Drain the GPU, reset it, and burn it again.",
@@ -74,6 +74,7 @@ def to_do(root: Mapping[str, Any]) -> str:
     named = root["subject"].startswith(("host:", "nic:", "pci:"))
     if not named or device or component in _BURNT or component not in _BESIDE:
         return text
+    text = text.replace(", with a soak each night; act when", "; look at it again when")
     return text.replace("burn it again", "look at it again").replace("Burn it", "Look at it")
 
 

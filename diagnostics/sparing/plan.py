@@ -32,7 +32,8 @@ OUT = {"nvl72": (18, 4, 2), "nvl8": (9, 8, 1)}
 class Demand:
     """What is planned for. `rate` is failures per GPU-hour, `persistent` their lasting share.
 
-    `trays` of `per_tray` GPUs make a rack, of which `spare` may be out. `repair` is in hours.
+    `trays` of `per_tray` GPUs make a rack, of which `spare` may be out. `repair` is in hours; `job`
+    is how many GPUs one job spans, all racks' where it is 0.
     """
 
     racks: int
@@ -45,6 +46,7 @@ class Demand:
     repair: float
     confidence: float
     spare_racks: int = 0
+    job: int = 0
 
     @property
     def tray_rate(self) -> float:
@@ -105,8 +107,8 @@ def _availability(wanted: Demand, down: float) -> list[dict[str, Any]]:
 
 
 def _useful(wanted: Demand) -> dict[str, float]:
-    """Return the best checkpoint interval of one job over all racks, and its useful time."""
-    gpus = wanted.racks * (wanted.trays - wanted.spare) * wanted.per_tray
+    """Return the best checkpoint interval of one job, over all racks or as wide as was said."""
+    gpus = wanted.job or wanted.racks * (wanted.trays - wanted.spare) * wanted.per_tray
     failures, write = wanted.rate * gpus, figure("time", "write")
     gap = interval(write, failures)
     share = useful(gap, write, figure("time", "begin"), failures)

@@ -56,10 +56,34 @@ def test_a_person_reads_the_plan_and_the_verdict_last(cli, run) -> None:
     assert lines[-1].startswith("FAIL  exposed for want of spares: rack0/tray00/gpu1")
 
 
+def test_two_runs_of_one_rack_share_its_stock(cli, run, runs) -> None:
+    later = runs / "later"
+    if not later.exists():
+        cli("burn", "hgx-h100", "--seed", "8", "--only", "inventory", "--out", str(later))
+    code, body = asked(cli, str(later), str(run))
+    assert (code, body["verdict"]) == (0, "PASS")  # the newer run of the rack found nothing
+    assert body["older"] == [{"run": str(run), "for": str(later)}]
+    assert [row["run"] for row in body["stock"]] == [str(later)]
+    assert body["planning"]["racks"] == 1
+
+
+def test_a_run_that_was_cut_hides_something_whatever_it_found(cli, run, tmp_path) -> None:
+    (tmp_path / "record.jsonl").write_bytes((run / "record.jsonl").read_bytes()[:-400])
+    code, body = asked(cli, str(tmp_path), "--spare-racks", "1", "--job", "512")
+    assert (code, body["verdict"]) == (3, "UNKNOWN")
+    assert body["stock"][0]["unjudged"]
+
+
+def test_a_job_is_as_wide_as_was_said(cli, run) -> None:
+    assert asked(cli, str(run), "--job", "4096")[1]["planning"]["useful_time"]["gpus"] == 4096
+
+
 @pytest.mark.parametrize(
     "words",
     [("--rate", "h1000"), ("--rate", "-1"), ("--rate", "nan"), ("--spare-trays", "1"),
-     ("--days", "0"), ("--persistent", "2"), ("--confidence", "1"), ("--racks", "0")],
+     ("--days", "0"), ("--persistent", "2"), ("--confidence", "1"), ("--racks", "0"),
+     ("--days", "nan"), ("--persistent", "nan"), ("--confidence", "nan"), ("--repair", "nan"),
+     ("--days", "inf"), ("--rate", "1e-300")],
     ids=" ".join,
 )  # fmt: skip
 def test_nonsense_is_one_line_and_exit_2(cli, run, words) -> None:
@@ -101,8 +125,9 @@ def test_schedulers_are_told_and_nothing_is_called(cli, run) -> None:
      (("report", "RUN", "--as", "slurm", "--node", "a b"), "--node"),
      (("diagnose", "RUN", "--as", "slrm"), "slurm"),
      (("diagnose", "RUN", "--as", "slurm", "--json"), "--json"),
-     (("diagnose", "RUN", "--node", "a"), "--as")],
-    ids=["node-html", "bad-node", "bad-form", "form-and-json", "node-alone"],
+     (("diagnose", "RUN", "--node", "a"), "--as"),
+     (("diagnose", "RUN", "--as", "slurm"), "rackproof report")],
+    ids=["node-html", "bad-node", "bad-form", "form-and-json", "node-alone", "run"],
 )  # fmt: skip
 def test_forms_that_make_no_sense_are_exit_2(cli, run, words, said) -> None:
     done = cli(*(str(run) if word == "RUN" else word for word in words))

@@ -176,7 +176,7 @@ def test_one_name_for_several_machines_is_refused_and_files_name_their_own() -> 
     assert [node for node, _ in drained(of_files(named, {}))] == ["n07"]
     found = conditions(of_files(two, {}))
     assert {name: c["status"] for name, c in found.items()} == {"n07": "False", "n08": "Unknown"}
-    assert "# n08 is not judged: its files hold no sign" in slurm(of_files(two, {}))
+    assert "# n08, no drain: its files hold no sign" in slurm(of_files(two, {}))
 
 
 def test_what_is_believed_is_not_handed_over() -> None:

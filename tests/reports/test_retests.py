@@ -143,3 +143,33 @@ def test_the_total_is_of_the_budget():
     rows = [Retold("again", GPU, "b", 1, 1, 0, seconds, "") for seconds in (3.25, 6.5)]
     assert Retesting(rows, 7200.0).total == "2 retests, 9.8 s of 2 h"
     assert Retesting([], 7200.0).total == "no retest, 0 s of 2 h"
+
+
+FORGED = {
+    "claims failed runs": ({"ran": [[GPU, 1], [GPU, 2]]}, "claims run"),
+    "claims all runs": ({"ran": [[GPU, 1], [GPU, 2], [GPU, 3]]}, "claims run"),
+    "claims the last run": ({"ran": [[GPU, 3]]}, "claims run"),
+    "claims them as stayed": ({"ran": [[OTHER, 2]], "stayed": [[GPU, 1]]}, "claims run"),
+    "a burn that is none": ({"burn": "nope"}, "no burn of the plan"),
+    "an item that is none": ({"ran": [["rack0/tray07/gpu0", 4]]}, "is not run on"),
+    "a root that is none": ({"root": "<script>"}, "no such part"),
+}
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["begun", "done"])
+@pytest.mark.parametrize("what", FORGED)
+def test_a_forged_retest_takes_no_failure_away(written, what, done):
+    change, said = FORGED[what]
+    path = written() / "record.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    body = {"kind": "retest", "state": "begun", "test": "soak", "root": GPU, "cause": "hbm",
+            "burn": "memory.march", "ran": [[GPU, 5]], "stayed": [], "seconds": 9.0, "other": "",
+            "why": "", "at": json.loads(lines[0])["at"], **change}  # fmt: skip
+    extra = [json.dumps(body | {"state": s}) + "\n" for s in ("begun", "done")[: 1 + done]]
+    path.write_text("".join([lines[0], *extra, *lines[1:]]))
+    record = read_run(path.parent)
+    assert any(said in problem for problem in record.problems)
+    judgement = judge(record)
+    assert judgement.verdict == "FAIL"
+    (check,) = [c for c in judgement.checks if c.verdict == "FAIL"]
+    assert check.runs == (2, 2, 2)
