@@ -20,7 +20,7 @@ from rackproof.reports import evaluation
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "proof" / "classifier.md"
-HELD = 20261130
+HELD = 20270115
 CASES = 2000
 DEVELOPED_BELOW = 100
 

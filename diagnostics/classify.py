@@ -103,7 +103,7 @@ class _Evidence:
             subject=group.subject,
             component=decision.component if belief.outcomes else group.component,
             persistence=decision.persistence,
-            action=action(group, decision, events, retested=bool(belief.outcomes)),
+            action=action(group, decision, events, belief.outcomes),
             case=case,
             because=(*because, *decision.because),
             confidence=decision.sure,

@@ -32,6 +32,7 @@ WORLDS = {
     "lemons": "one GPU in 20 has thirty times the incidents with no present defect",
     "all-at-once": "much of the above together; tuned on by nobody",
     "sticky": "resets cure less, more waits for them, seats cure more; tuned on by nobody",
+    "rough": "faults show seldom and flap, a third of the log is lost; written last of all",
 }
 Row = Sequence[str]
 

@@ -126,10 +126,7 @@ def of_files(body: Mapping[str, Any], names: Mapping[str, str]) -> Handover:
     or where one name is given for several machines. Files show no more than that they hold no sign:
     no node of theirs is called healthy.
     """
-    runs = [entry["path"] for entry in body["inputs"] if entry.get("kind") == "rackproof-run"]
-    if runs:
-        msg = f"{runs[0]} is a run: rackproof report {runs[0]} --as says it to a scheduler"
-        raise SpecError(msg)
+    _no_run(body["inputs"])
     _known(names, ())
     found = [_diagnosis(entry) for entry in body["diagnoses"]]
     hosts = {host for entry in body["inputs"] if (host := entry.get("host"))}
@@ -160,6 +157,13 @@ def of_files(body: Mapping[str, Any], names: Mapping[str, str]) -> Handover:
             node.verdict = Verdict.UNKNOWN
             node.notes.append(SILENT if body["verdict"] != "UNKNOWN" else UNSURE)
     return Handover(list(nodes.values()), [d for d in outside if d.role == "root"])
+
+
+def _no_run(inputs: Sequence[Mapping[str, Any]]) -> None:
+    runs = [entry["path"] for entry in inputs if entry.get("kind") == "rackproof-run"]
+    if runs:
+        msg = f"{runs[0]} is a run: rackproof report {runs[0]} --as says it to a scheduler"
+        raise SpecError(msg)
 
 
 def _known(names: Mapping[str, str], trays: Sequence[str]) -> None:

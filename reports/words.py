@@ -45,7 +45,7 @@ PERSISTENCES: Mapping[str, str] = {
 }
 ACTIONS: Mapping[str, str] = {
     "none": "Nothing to do here; see the root of the case.",
-    "watch": "Keep it in use and watch it for 28 days, with a soak each night; act when it shows again.",
+    "watch": "Keep it in use for 28 days, with a soak each night; act when it shows again.",
     "retest": "Burn it again before you decide.",
     "restart-app": "Restart the application.",
     "reset-gpu": "Drain the GPU, reset it, and burn it again.",

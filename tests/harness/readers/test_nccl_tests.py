@@ -133,7 +133,7 @@ PATH = ("gpu-b:4003:4103 [1] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got com
     ("said", "hosts", "expected"),
     [
         (ECC, ("gpu-a",), ("pci:0000:1c:00.0", "hbm", "reset-gpu")),
-        (PATH, ("gpu-a", "gpu-b"), ("host:gpu-b/nic:mlx5_4", "nic", "check-cabling")),
+        (PATH, ("gpu-a", "gpu-b"), ("fabric", "fabric", "check-cabling")),
         (ECC + PATH, ("gpu-a", "gpu-b"), ("host:gpu-b/pci:0000:1a:00.0", "hbm", "reset-gpu")),
     ],
     ids=["ECC", "network", "the network follows the ECC error"],
