@@ -54,8 +54,22 @@ def codes(path):
         lambda t: t.replace("NVRM:", "\x1b[33mNVRM:\x1b[0m").encode(),
         lambda t: b"\xff\x80 broken\n" * 3 + t.encode(),
     ],
-    ids=["plain", "bom", "utf16", "le", "be", "crlf", "gz", "gz-twice", "bz2", "bz2-twice",
-         "xz", "xz-padded", "ansi", "bad-utf8"],
+    ids=[
+        "plain",
+        "bom",
+        "utf16",
+        "le",
+        "be",
+        "crlf",
+        "gz",
+        "gz-twice",
+        "bz2",
+        "bz2-twice",
+        "xz",
+        "xz-padded",
+        "ansi",
+        "bad-utf8",
+    ],
 )
 def test_every_packing_gives_the_same_event(put, packed):
     found = read(put(packed(QUIET * 5 + FALLEN)))
