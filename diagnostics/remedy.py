@@ -37,7 +37,7 @@ def action(
     What is there in every run is never only watched, and what was tried is not advised again.
     """
     wanted = _fixed(group, events) or _chosen(group, decision, retested=bool(outcomes))
-    if decision.persistence == "persistent" and wanted in IDLE:
+    if outcomes and decision.persistence == "persistent" and wanted in IDLE:
         own = _own(group)
         wanted = "field-diag" if own in IDLE else own
     return _untried(wanted, outcomes)
