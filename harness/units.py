@@ -38,6 +38,7 @@ UNITS: dict[str, tuple[str, float]] = {
     "lanes": ("lanes", 1.0),
     "links": ("links", 1.0),
     "gpus": ("GPUs", 1.0),
+    "switches": ("switches", 1.0),
     "errors": ("errors", 1.0),
     "events": ("events", 1.0),
     "words": ("words", 1.0),

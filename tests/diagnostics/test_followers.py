@@ -261,15 +261,18 @@ def _seconds(judge, count):
 
 def test_the_cost_grows_with_the_number_of_machines_and_no_faster(tmp_path):
     spent = []
-    for count in (100, 400):
+    for count in (150, 600):
         root = tmp_path / str(count)
         for name, text in _seconds(lambda _: None, count).items():
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         readings = read_all(sorted(root.iterdir()))
-        began = time.process_time()
-        found = judge_inputs(readings)
-        spent.append(time.process_time() - began)
+        turns = []
+        for _ in range(3):  # the best of three: whatever else the machine does strikes one of them
+            began = time.process_time()
+            found = judge_inputs(readings)
+            turns.append(time.process_time() - began)
+        spent.append(min(turns))
         assert len(told(found)) == count
-    assert spent[1] < 8 * spent[0]  # four times the machines; sixteen times were quadratic
+    assert spent[1] < 10 * spent[0]  # four times the machines; sixteen times were quadratic

@@ -28,7 +28,7 @@ from rackproof.harness.spec import RackSpec
 # takes seconds, the rest is for draining the tray and starting its services again. An exchange is
 # half an hour of two hands with both trays down, and is undone after the burns: an hour in all.
 RESET_S = 60.0
-REBOOT_S = 600.0
+REBOOT_S = 900.0
 EXCHANGE_S = 1800.0
 
 GONE = int(Flag.LOST | Flag.ABSENT | Flag.HUNG)
