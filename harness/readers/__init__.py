@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rackproof.harness.readers import composite, kernel_log
 from rackproof.harness.readers.marks import is_report
+from rackproof.harness.readers.places import TEXT_LIMIT, plain
 from rackproof.harness.readers.pool import Task, distinct, spread
 from rackproof.harness.readers.prose import is_document
 from rackproof.harness.readers.reading import UNRECOGNISED, Reader, Reading
@@ -22,9 +23,26 @@ def read(path: Path) -> Reading:
         if not source.head.strip():
             what = "empty" if source.size == 0 else "holds no text at its beginning"
             return Reading(path, problems=(what, *source.problems), worked=False)
-        return _read(source)
+        return _plain(_read(source))
     except Unreadable as error:
         return Reading(path, problems=(str(error),))
+
+
+def _plain(found: Reading) -> Reading:
+    """Return a Reading whose texts are short and hold nothing that a terminal would obey.
+
+    Readers see to it themselves where they cut a text out of a file; here nothing gets past.
+    """
+    events = found.events
+    if not all(event.text.isprintable() and len(event.text) <= TEXT_LIMIT for event in events):
+        events = tuple(replace(event, text=plain(event.text)) for event in events)
+    problems = found.problems
+    if not all(text.isprintable() and len(text) <= TEXT_LIMIT for text in problems):
+        problems = tuple(map(plain, problems))
+    parts = tuple(map(_plain, found.parts))
+    if (events, problems) == (found.events, found.problems) and parts == found.parts:
+        return found
+    return replace(found, events=events, problems=problems, parts=parts)
 
 
 def _read(source: Source) -> Reading:
