@@ -29,10 +29,12 @@ _BLOCK = re.compile(r"(?:```|~~~|\{code|\{noformat|<pre>|\\begin\{verbatim\}|\.\
                     r"|\[source)")  # fmt: skip
 _HEADING = re.compile(r"(?:#{1,6} {1,3}|={1,5} )[A-Z0-9][^\n:=]{2,120}$")
 # A sentence as people write them: a capital, words, an end; no figures with units, no columns.
-_SENTENCE = re.compile(
-    r"(?:[-*] {1,3}|\d{1,2}[.)] {1,3})?[A-Z\"'(][\w'’-]{0,30},?(?: [(\"'`*_]{0,3}[\w'’./+`*-]{1,40}"
-    r"[)\"'`*_]{0,3}[,;:]?){2,60} ?[.:?!]{1,2}$"
-)  # fmt: skip
+# Words are looked at one by one: one pattern over all would try every way to part them.
+_BULLET = re.compile(r"(?:[-*] {1,3}|\d{1,2}[.)] {1,3})")
+_FIRST = re.compile(r"[A-Z\"'(][\w'’-]{0,30},?\Z")
+_NEXT = re.compile(r"[(\"'`*_]{0,3}[\w'’./+`*-]{1,40}[)\"'`*_]{0,3}[,;:]?\Z")
+_END = re.compile(r" ?[.:?!]{1,2}\Z")
+FEWEST_WORDS, MOST_WORDS = 3, 61
 _WORD = re.compile(r"\b(?:a|an|the|is|are|was|were|you|we|it|this|that|then|when|if|and|or|of|to|in"
                    r"|on|for|with|not|see|so)\b", re.IGNORECASE)  # fmt: skip
 _STAMPED = re.compile(r"[\[<({|+\d]|[A-Z][a-z]{2} {1,2}\d|NVRM|\S{1,40}: \[")
@@ -42,7 +44,13 @@ _QUOTED = re.compile(r"(?: {2,}|\t|> ?)\S")
 def _sentence(line: str) -> bool:
     if _STAMPED.match(line) and not re.match(r"\d{1,2}[.)] ", line):
         return False
-    return bool(_SENTENCE.match(line)) and len(_WORD.findall(line)) > 0
+    end = _END.search(line[-3:])
+    bullet = _BULLET.match(line)
+    bare = line[bullet.end() if bullet else 0 : len(line) - len(end[0]) if end else None]
+    words = bare.split(" ")
+    if end is None or not FEWEST_WORDS <= len(words) <= MOST_WORDS or not _FIRST.match(words[0]):
+        return False
+    return all(map(_NEXT.match, words[1:])) and bool(_WORD.search(line))
 
 
 def _heading(lines: list[str], number: int) -> bool:

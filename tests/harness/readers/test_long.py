@@ -27,6 +27,17 @@ def test_no_line_of_a_kernel_log(tmp_path, line):
     assert judge_inputs([read(path)]).verdict in (Verdict.FAIL, Verdict.UNKNOWN)
 
 
+WORDS = ("A 'm", "A b'", "It's `a`*", "The _a_-b", "A a.b/c+", "A (a)", "A a,", '"A "b"', "A *a*_")
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_no_line_that_is_nearly_a_sentence(tmp_path, words):
+    path = tmp_path / "x"
+    for joint in ("", " "):
+        path.write_text(f"{joint.join([words] * 400)}=\n{joint.join([words] * 30)} =\n" * 20)
+        assert judge_inputs([read(path)]).verdict is Verdict.UNKNOWN
+
+
 @pytest.mark.parametrize("filler", FILLERS)
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
 def test_no_end_of_a_sample(tmp_path, sample, filler):
