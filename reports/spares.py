@@ -112,7 +112,9 @@ def _sentence(body: Row) -> str:
     unjudged = [row["run"] for row in body["stock"] if row["unjudged"]]
     if unjudged:
         return f"{unjudged[0]} could not all be judged: what it hides may need a spare"
-    return f"{counted(len(body['decisions']), 'root')}, and nothing stays exposed"
+    partial = sum(bool(row["left_out"]) for row in body["stock"])
+    left = f"; burns were left out of {counted(partial, 'run')}" if partial else ""
+    return f"{counted(len(body['decisions']), 'root')}, and nothing stays exposed{left}"
 
 
 def spares(body: Row, file: TextIO) -> None:

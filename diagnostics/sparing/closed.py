@@ -94,8 +94,3 @@ def useful(gap: float, write: float, restart: float, failures: float) -> float:
     except OverflowError:
         return 0.0
     return gap / (grown * (1.0 / failures + restart))
-
-
-def useful_small(gap: float, write: float, restart: float, failures: float) -> float:
-    """Return the same where losses are small, which is too low: 1 - w/Δt - Λ(Δt/2 + u0)."""
-    return 1.0 - write / gap - failures * (gap / 2.0 + restart)

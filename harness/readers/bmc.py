@@ -62,7 +62,6 @@ _WORDS: Sequence[tuple[str, re.Pattern[str]]] = tuple(
         ("bmc.os", r"run-?time critical stop|kernel panic|os graceful stop|os critical stop"),
     )
 )  # fmt: skip
-AREAS = ("power", "thermal", "host", "storage", "nic", "gpu", "pcie")
 _AREA = {"memory": "host", "cpu": "host", "watchdog": "host", "os": "host"}
 
 

@@ -19,8 +19,6 @@ _RANGE = re.compile(r"(.{1,160}?) {0,8}\[ {0,4}(-?\d{1,9}(?:\.\d{1,6})?) {0,4}\.
 _NUMBER = re.compile(r"-?\d{1,9}(?:\.\d{1,6})?(?:[Ee][+-]?\d{1,3})?", re.ASCII)
 _SPEED = re.compile(r"(?:IB-)?(SDR|DDR|QDR|FDR10|FDR|EDR|HDR|NDR|XDR)\b|(\d{1,4})G", re.ASCII)
 # Gb/s of four lanes: InfiniBand Architecture Specification, volume 2, and its Trade Association.
-_RATES = {"SDR": 10, "DDR": 20, "QDR": 40, "FDR10": 40, "FDR": 56, "EDR": 100, "HDR": 200,
-          "NDR": 400, "XDR": 800}  # fmt: skip
 _BERS = {"Effective Physical BER": "ib.ber.effective", "Symbol BER": "ib.ber.symbol",
          "Raw Physical BER": "ib.ber.raw"}  # fmt: skip
 _ZERO = 1e-200  # 15E-255 is how the firmware writes that there was no error

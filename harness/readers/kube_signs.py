@@ -47,7 +47,6 @@ _AREAS = (
     ("gpu", r"gpu|xid|nvidia|dcgm|accelerator|inforom"),
     ("host", r"kernel|cpu|dimm|memory|bios|mce|host"),
 )
-_HARDWARE = re.compile(r"GPU|Gpu|Xid|NVLink|InfiniBand|DeviceUnhealthy")
 _EVENTS = {"NodeNotReady": "kube.wasdown", "SystemOOM": "kube.oom", "OOMKilling": "kube.oom",
            "KernelOops": "kube.oops", "TaskHung": "kube.oops"}  # fmt: skip
 _REFUSED = re.compile(

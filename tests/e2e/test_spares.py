@@ -65,6 +65,8 @@ def test_two_runs_of_one_rack_share_its_stock(cli, run, runs) -> None:
     assert body["older"] == [{"run": str(run), "for": str(later)}]
     assert [row["run"] for row in body["stock"]] == [str(later)]
     assert body["planning"]["racks"] == 1
+    said = cli("spares", str(later)).out.splitlines()[-1]
+    assert said.endswith("nothing stays exposed; burns were left out of 1 run")
 
 
 def test_a_run_that_was_cut_hides_something_whatever_it_found(cli, run, tmp_path) -> None:

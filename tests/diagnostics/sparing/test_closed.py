@@ -12,7 +12,6 @@ from rackproof.diagnostics.sparing.closed import (
     unavailability,
     usable,
     useful,
-    useful_small,
 )
 
 LLAMA = 1.973e-5  # failures per GPU-hour, arXiv:2407.21783
@@ -76,6 +75,11 @@ def test_stock_is_the_fewest_that_suffices(mean) -> None:
 def test_a_confidence_that_is_none_is_refused(confidence) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         stock_for(1.0, confidence)
+
+
+def useful_small(gap, write, begin, failures) -> float:
+    """Return useful time where losses are small, which is too low: w/Δt and Λ(Δt/2 + u0) add up."""
+    return 1.0 - write / gap - failures * (gap / 2.0 + begin)
 
 
 def test_useful_time_of_98k_gpus() -> None:
