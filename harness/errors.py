@@ -3,6 +3,8 @@
 RackproofError
 ├── SpecError          a rack, limits, plant or command that makes no sense (exit 2)
 ├── RecordError        a run directory that cannot be used as asked (exit 2)
+├── CheckpointError    a checkpoint that does not verify, or cannot be written
+├── DrillError         a drill or a training run that cannot be held as asked (exit 2)
 └── DeviceError        we could not look: becomes UNKNOWN, never a verdict by itself
     ├── NotPresent     no driver, no such GPU
     ├── Lost           the GPU fell off the bus while we looked
@@ -26,6 +28,14 @@ class SpecError(RackproofError):
 
 class RecordError(RackproofError):
     """A run directory cannot be written, read or taken over as asked."""
+
+
+class CheckpointError(RackproofError):
+    """A checkpoint is incomplete, damaged, of another run, or cannot be written."""
+
+
+class DrillError(RackproofError):
+    """A drill cannot be held as asked; the message says what, and what to do."""
 
 
 class DeviceError(RackproofError):

@@ -1,0 +1,137 @@
+"""The stage of a drill, the training job on it, and what a Drill is.
+
+A drill is handed a Stage by fixtures, under the command line as under pytest. It asks the stage for
+a job, waits for a step, injects, and lets the job end. The stage keeps the record.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Protocol
+
+from rackproof.diagnostics.recovery.record import Expected
+from rackproof.harness.happening import Happening
+from rackproof.harness.spec import RackSpec
+from rackproof.harness.training.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A process of a job; `role` is replica, spare or coordinator, `subject` its GPU."""
+
+    name: str
+    role: str
+    pid: int | None = None
+    subject: str = ""
+    region: str = ""
+
+
+class Job(Protocol):
+    """A training run under way, of whatever layer. All times are seconds."""
+
+    layer: str
+
+    def members(self) -> Sequence[Member]:
+        """Return who takes part now."""
+        ...
+
+    def committed(self) -> int:
+        """Return the newest committed step, 0 before the first."""
+        ...
+
+    def reach(self, step: int, within: float = 60.0) -> None:
+        """Wait until `step` is committed; DrillError where the run ends or stands still before."""
+        ...
+
+    def until(self, what: Callable[[Happening], bool], within: float = 60.0) -> Happening | None:
+        """Wait for a happening, those that were included; None when it does not come in time."""
+        ...
+
+    def kill(self, member: str) -> None:
+        """SIGKILL a member's process; both are recorded (injected, and the fact that it died)."""
+        ...
+
+    def freeze(self, member: str) -> None:
+        """SIGSTOP it."""
+        ...
+
+    def thaw(self, member: str) -> None:
+        """SIGCONT it."""
+        ...
+
+    def order(self, member: str, what: str, **how: Any) -> None:
+        """Layer A: have a member do what broken hardware would (see training.replica.ORDERS)."""
+        ...
+
+    def link(self, member: str, *, delay: float = 0.0, cut: bool = False) -> None:
+        """Layer A: make the way between a member and the others slow, or cut it."""
+        ...
+
+    def replace(self, member: str, subject: str) -> None:
+        """Tell the run to go on with the spare at `subject` instead of a member."""
+        ...
+
+    def start(self, *, resume: bool) -> None:
+        """Start the job again after all of it was lost, from the newest checkpoint or afresh."""
+        ...
+
+    def finish(self, within: float = 120.0) -> bool:
+        """Wait for the end; False where it did not come, or came with an error."""
+        ...
+
+
+class Stage(Protocol):
+    """Where a drill is held: the rack, the record, the size, and chance."""
+
+    spec: RackSpec
+    seed: int
+    draw: Random
+    small: bool
+
+    def expect(self, expected: Expected) -> None:
+        """Say what must hold, before anything is started."""
+        ...
+
+    def clean(self, plan: Plan) -> None:
+        """Run it without a fault, twice, or take runs of the same plan that were made before."""
+        ...
+
+    def run(self, plan: Plan) -> AbstractContextManager[Job]:
+        """Run it as the faulted course; at the end of the block its checkpoints are read again."""
+        ...
+
+    def place(self, job: Job, member: str) -> str:
+        """Return the subject of the GPU on which a member was placed."""
+        ...
+
+    def plant(self, fault: str) -> None:
+        """Plant ``KIND@SUBJECT[:key=value]`` into the emulated rack, now."""
+        ...
+
+    def watch(self, job: Job) -> AbstractContextManager[None]:
+        """Watch telemetry while the block lasts: find, classify, choose a spare, tell the job."""
+        ...
+
+    def fact(self, what: str, **fields: Any) -> None:
+        """Record what the drill itself looked at."""
+        ...
+
+    def note(self, kind: str, **fields: Any) -> None:
+        """Record a happening of the drill (injected, ...), at this moment."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """One drill. `command` says that it can be held on anybody's training command (layers B, C).
+
+    `lacks` returns why a rack cannot hold it, or an empty text; `rack` is the rack by default.
+    """
+
+    name: str
+    summary: str
+    hold: Callable[[Stage], None]
+    command: bool = False
+    lacks: Callable[[RackSpec], str] = lambda _: ""
+    rack: str = "gb300-nvl72"

@@ -1,0 +1,1 @@
+"""Checkpoints: seven fields, written together and read together, or not at all."""

@@ -1,0 +1,1 @@
+"""Starts training commands, ours and anybody's, watches what they say, and leaves none behind."""

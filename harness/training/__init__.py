@@ -1,0 +1,1 @@
+"""The reference training run: a small deterministic transformer, replicas as real processes."""
