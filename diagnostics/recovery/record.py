@@ -27,11 +27,11 @@ class Expected:
     often the whole job may go back to a checkpoint, `must_restart` says that it has to at least
     once. `timeline` are the words that must occur, in this order; `absent` those that must not.
     `components` are those of which a diagnosis of telemetry must be one (empty: no rack takes
-    part). `kinds` are kinds of happenings that must have been seen (such as quarantine), `unseen` those
-    that must not. `evicted` are the members that must be, and the only ones that may be, isolated
-    (None: not asked). Budgets: `detect` and `resume` in seconds from the fault, `resume_steps` in
-    clean steps on top of `resume`, `lost_steps` committed steps that may be repeated.
-    `passed_over`: how many checkpoints must have been found bad and been passed over, at least.
+    part). `kinds` are kinds of happenings that must have been seen (such as quarantine), `unseen`
+    those that must not. `evicted` are the members that must be, and the only ones that may be,
+    isolated (None: not asked). Budgets: `detect` and `resume` in seconds from the fault,
+    `resume_steps` in clean steps on top of `resume`, `lost_steps` committed steps that may be
+    repeated. `passed_over`: how many checkpoints, at least, must have been found bad and skipped.
     """
 
     proof: str = "L4"
