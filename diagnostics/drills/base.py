@@ -12,19 +12,11 @@ from typing import Any, Protocol
 
 from rackproof.diagnostics.recovery.record import Expected
 from rackproof.harness.happening import Happening
+from rackproof.harness.launch.member import Member
 from rackproof.harness.spec import RackSpec
 from rackproof.harness.training.plan import Plan
 
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A process of a job; `role` is replica, spare or coordinator, `subject` its GPU."""
-
-    name: str
-    role: str
-    pid: int | None = None
-    subject: str = ""
-    region: str = ""
+__all__ = ["Drill", "Job", "Member", "Stage"]
 
 
 class Job(Protocol):
