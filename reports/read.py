@@ -8,7 +8,6 @@ a readable first line is one.
 import hashlib
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -28,11 +27,10 @@ from rackproof.harness.metrics import declare, from_table, metrics
 from rackproof.harness.model import Event, Seen
 from rackproof.reports import fields
 from rackproof.reports.lines import SEEN, attempt, fitting, retested
+from rackproof.reports.linewise import Problems, lines
 from rackproof.reports.record import BEGUN, DONE
 from rackproof.reports.words import visible
 
-LINE = 1 << 24  # bytes; the longest line that is read, a run line of a very large rack included
-SHOWN = 20  # problems of one file that are told one by one
 LINKS = 1 << 10  # more NVLinks than any GPU has
 ROUNDS = 1 << 20  # more than any soak has
 CHECKS = 1 << 22  # more than any plan owes; the product of a forged line's lists is bounded by it
@@ -102,58 +100,6 @@ def _ends(path: Path) -> list[str]:
         if isinstance(at, str):
             found.append(visible(at, 40))
     return found
-
-
-def _whole_lines(path: Path, problems: "_Problems") -> Iterator[tuple[int, bytes]]:
-    """Yield (number, line) of a file; a line beyond LINE bytes is skipped and said."""
-    try:
-        with path.open("rb") as file:
-            number = 0
-            while raw := file.readline(LINE):
-                number += 1
-                if len(raw) < LINE or raw.endswith(b"\n"):
-                    yield number, raw
-                    continue
-                problems.add(f"line {number}: longer than {LINE} bytes")
-                while raw and not raw.endswith(b"\n"):
-                    raw = file.readline(LINE)
-    except OSError as error:
-        problems.add(f"cannot be read ({error.strerror})")
-
-
-@dataclass(slots=True)
-class _Problems:
-    """What was wrong with one file, the first of it in words and the rest counted."""
-
-    name: str
-    found: list[str] = field(default_factory=list)
-    more: int = 0
-
-    def add(self, what: str) -> None:
-        if len(self.found) < SHOWN:
-            self.found.append(f"{self.name} {what}" if what[0] == "l" else f"{self.name}: {what}")
-        else:
-            self.more += 1
-
-    def told(self) -> list[str]:
-        rest = [f"{self.name}: and {self.more} more lines"] if self.more else []
-        return [*self.found, *rest]
-
-
-def _lines(path: Path, problems: _Problems) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, raw in _whole_lines(path, problems):
-        if raw.isspace():
-            continue
-        try:
-            body = json.loads(raw)
-        except (ValueError, RecursionError):
-            cut = "cut short" if not raw.endswith(b"\n") else "unreadable"
-            problems.add(f"line {number}: {cut}")
-            continue
-        if isinstance(body, dict) and isinstance(body.get("kind"), str):
-            yield number, body
-        else:
-            problems.add(f"line {number}: not a record line")
 
 
 def _planned(body: dict[str, Any]) -> Planned:
@@ -308,8 +254,8 @@ def read_run(run: Path) -> Record:
     found: list[str] = []
     reading = _Reading()
     for path in record_files(folder):
-        problems = _Problems(path.name)
-        for number, body in _lines(path, problems):
+        problems = Problems(path.name)
+        for number, body in lines(path, problems):
             try:
                 reading.take(body)
             except RecordError as error:

@@ -93,18 +93,18 @@ def _plain(value: object) -> object:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-class RecordWriter:
-    """Appends to one record file. Any OSError (disk full) becomes a RecordError.
+class LineFile:
+    """Appends lines to one file. Any OSError (disk full) becomes a RecordError.
 
     Nothing is buffered: a line that was written is in the file, and a line that did not fit is cut
     there and said by the reader. Whoever writes on sets the cut line aside and begins a new one.
     """
 
-    def __init__(self, run: Path, writer: str | None = None) -> None:
-        """Open RUN/record[.writer].jsonl for appending."""
-        self.path = run / (f"record.{writer}.jsonl" if writer else "record.jsonl")
+    def __init__(self, path: Path) -> None:
+        """Open the file for appending; its folder is made."""
+        self.path = path
         try:
-            run.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             _set_cut_tail_aside(self.path)
             self._file = self.path.open("ab", buffering=0)
             self._whole = True
@@ -112,7 +112,8 @@ class RecordWriter:
             msg = f"{self.path}: cannot be written ({error.strerror}); choose another --out"
             raise RecordError(msg) from error
 
-    def _put(self, kind: str, fields: Mapping[str, Any]) -> None:
+    def put(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Write one line."""
         text = line(kind, fields)
         left = ("" if self._whole else "\n").encode() + text.encode("ascii") + b"\n"
         try:
@@ -123,51 +124,6 @@ class RecordWriter:
         except OSError as error:
             msg = f"{self.path}: cannot be written ({error.strerror}); what stood there is kept"
             raise RecordError(msg) from error
-
-    def run(self, head: Head) -> None:
-        """Write the first line."""
-        fields = asdict(head)
-        if head.retest_budget is None:  # a run without retests is recorded as ever
-            del fields["retest_budget"]
-        self._put("run", {"schema": SCHEMA, **fields})
-
-    def seen(self, what: Seen, *, aside: bool = False) -> None:
-        """Write a measurement, a missing value or an event; `aside`, while a retest runs.
-
-        An event has no attempt by which to know that it is none of the plan's, so it says so.
-        """
-        if isinstance(what, Measurement):
-            fields: dict[str, Any] = {
-                "check": what.check,
-                "subject": what.subject,
-                "metric": what.metric,
-                "value": what.value,
-                "unit": what.unit,
-                "attempt": what.attempt,
-            }
-            if what.window is not None:
-                fields["window"] = [round(t, 6) for t in what.window]
-            self._put("measurement", fields)
-        elif isinstance(what, Missing):
-            self._put("missing", {**asdict(what), "why": str(what.why)})
-        elif isinstance(what, Event):
-            # "when", since every line's own "at" is the wall clock of its writing
-            fields = asdict(what)
-            fields["when"] = fields.pop("at")
-            self._put("event", {**fields, "retest": True} if aside else fields)
-
-    def settled(self, check: str, subject: str, attempt: int, turn: int = 1) -> None:
-        """Say that one attempt of one burn on one subject is complete, and of which round."""
-        fields: dict[str, Any] = {"check": check, "subject": subject, "attempt": attempt}
-        self._put("settled", {**fields, "round": turn} if turn > 1 else fields)
-
-    def retest(self, what: Retested, *, done: bool) -> None:
-        """Say which attempts belong to a retest, before it begins, and again when it is `done`."""
-        self._put("retest", {"state": DONE if done else BEGUN, **asdict(what)})
-
-    def conclusion(self, kind: str, fields: Mapping[str, Any]) -> None:
-        """Write what was judged: kind check, diagnosis or end."""
-        self._put(kind, fields)
 
     def close(self) -> None:
         """Close the file; the lines are already there."""
@@ -185,6 +141,59 @@ class RecordWriter:
     ) -> None:
         """Close."""
         self.close()
+
+
+class RecordWriter(LineFile):
+    """Appends to one record file of a burn."""
+
+    def __init__(self, run: Path, writer: str | None = None) -> None:
+        """Open RUN/record[.writer].jsonl for appending."""
+        super().__init__(run / (f"record.{writer}.jsonl" if writer else "record.jsonl"))
+
+    def run(self, head: Head) -> None:
+        """Write the first line."""
+        fields = asdict(head)
+        if head.retest_budget is None:  # a run without retests is recorded as ever
+            del fields["retest_budget"]
+        self.put("run", {"schema": SCHEMA, **fields})
+
+    def seen(self, what: Seen, *, aside: bool = False) -> None:
+        """Write a measurement, a missing value or an event; `aside`, while a retest runs.
+
+        An event has no attempt by which to know that it is none of the plan's, so it says so.
+        """
+        if isinstance(what, Measurement):
+            fields: dict[str, Any] = {
+                "check": what.check,
+                "subject": what.subject,
+                "metric": what.metric,
+                "value": what.value,
+                "unit": what.unit,
+                "attempt": what.attempt,
+            }
+            if what.window is not None:
+                fields["window"] = [round(t, 6) for t in what.window]
+            self.put("measurement", fields)
+        elif isinstance(what, Missing):
+            self.put("missing", {**asdict(what), "why": str(what.why)})
+        elif isinstance(what, Event):
+            # "when", since every line's own "at" is the wall clock of its writing
+            fields = asdict(what)
+            fields["when"] = fields.pop("at")
+            self.put("event", {**fields, "retest": True} if aside else fields)
+
+    def settled(self, check: str, subject: str, attempt: int, turn: int = 1) -> None:
+        """Say that one attempt of one burn on one subject is complete, and of which round."""
+        fields: dict[str, Any] = {"check": check, "subject": subject, "attempt": attempt}
+        self.put("settled", {**fields, "round": turn} if turn > 1 else fields)
+
+    def retest(self, what: Retested, *, done: bool) -> None:
+        """Say which attempts belong to a retest, before it begins, and again when it is `done`."""
+        self.put("retest", {"state": DONE if done else BEGUN, **asdict(what)})
+
+    def conclusion(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Write what was judged: kind check, diagnosis or end."""
+        self.put(kind, fields)
 
 
 def _set_cut_tail_aside(path: Path) -> None:

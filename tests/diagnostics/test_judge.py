@@ -209,7 +209,7 @@ def test_many_problems_are_counted(bed, tmp_path):
 
 
 def test_a_line_without_end_is_not_held(bed, tmp_path, monkeypatch):
-    monkeypatch.setattr("rackproof.reports.read.LINE", 1 << 16)
+    monkeypatch.setattr("rackproof.reports.linewise.LINE", 1 << 16)
     folder = write(tmp_path / "run", bed().record())
     with (folder / "record.jsonl").open("ab") as file:
         file.write(b"x" * (1 << 20) + b'\n{"kind":"end"}\n')
