@@ -22,7 +22,7 @@ class Shape:
     """The transformer: sizes in numbers of units; `feedforward` is a multiple of `width`."""
 
     layers: int = 2
-    width: int = 32
+    width: int = 48
     heads: int = 2
     context: int = 16
     vocabulary: int = 64
