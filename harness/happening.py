@@ -47,6 +47,7 @@ DRILL: Mapping[str, str] = {
     "diagnosed": "subject, component, persistence, action: what diagnostics conclude",
     "decided": "subject, decision, spare: what sparing does about it",
     "told": "member, subject: the training run was told to go on with that spare",
+    "blind": "why: telemetry could not be watched, judged or passed on; what it finds is not known",
 }
 
 KINDS = frozenset((*TRAINER, *COORDINATOR, *DRILL))

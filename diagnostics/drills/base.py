@@ -97,8 +97,8 @@ class Stage(Protocol):
         """Return the subject of the GPU on which a member was placed."""
         ...
 
-    def plant(self, fault: str) -> None:
-        """Plant ``KIND@SUBJECT[:key=value]`` into the emulated rack, now."""
+    def plant(self, *faults: str) -> None:
+        """Plant each ``KIND@SUBJECT[:key=value]`` into the emulated rack, all at once, now."""
         ...
 
     def watch(self, job: Job) -> AbstractContextManager[None]:
