@@ -24,6 +24,15 @@ BLOCK = (
     ("up.weight", "w f"), ("up.bias", "f"), ("down.weight", "f w"), ("down.bias", "w"),
 )  # fmt: skip
 
+THREADED = Shape(layers=1, width=50, heads=2, feedforward=14)
+"""A model that shows the number of BLAS threads: its weights differ between 1 and 2, its loss not.
+
+With a micro_batch of 4, on a machine of two cores or more. The inner 700 of the MLP's second
+product is what does it: OpenBLAS cuts so long a sum in one way alone and in another way among
+threads. Seen with OpenBLAS 0.3.31 for each of its Haswell, Zen, SkylakeX, Cooperlake,
+SapphireRapids, Sandybridge, Nehalem and Prescott kernels; replay.matters asks the machine at hand.
+"""
+
 
 class Part(NamedTuple):
     """One tensor of the model: its name, its shape, and where it lies in the flat vector."""
@@ -40,8 +49,8 @@ def parts(shape: Shape) -> tuple[Part, ...]:
     listed: list[tuple[str, tuple[int, ...]]]
     listed = [("embedding", (shape.vocabulary, width)), ("position", (shape.context, width))]
     for block in range(shape.layers):
-        for name, form in BLOCK:
-            listed.append((f"block{block}.{name}", tuple(sizes[each] for each in form.split())))
+        for word, letters in BLOCK:
+            listed.append((f"block{block}.{word}", tuple(sizes[each] for each in letters.split())))
     listed += [("norm.gain", (width,)), ("norm.bias", (width,))]
     listed += [("head.weight", (width, shape.vocabulary)), ("head.bias", (shape.vocabulary,))]
     found, at = [], 0
@@ -50,6 +59,24 @@ def parts(shape: Shape) -> tuple[Part, ...]:
         found.append(Part(name, form, slice(at, end)))
         at = end
     return tuple(found)
+
+
+def module(device: str) -> Any:
+    """Return the array module of a plan's device, numpy or cupy.
+
+    Raises DrillError where there is no cupy, or no GPU for it.
+    """
+    if device == "numpy":
+        return np
+    try:
+        import cupy  # noqa: PLC0415  heavy, and absent where there is no GPU
+    except ImportError as error:
+        msg = "device = cupy needs CuPy: install rackproof[gpu-cuda12] or [gpu-cuda13]"
+        raise DrillError(msg) from error
+    if not cupy.cuda.is_available():
+        msg = "device = cupy, and CuPy finds no GPU here"
+        raise DrillError(msg)
+    return cupy
 
 
 def sound(shape: Shape) -> None:
