@@ -62,8 +62,9 @@ class Plan:
     replicas. `regions` are dealt out in turn to replicas and spares. `audit` recomputes no, one or
     all micro-shards of a step on another replica. A member that says nothing for `silence` is lost.
     `tiers` are checkpoint tiers, each ``NAME=URL``; `auto` puts a spare in a lost replica's place
-    at once, without waiting to be told. `defect` is a planted mistake of the trainer, for negative
-    controls: ``forget:FIELD`` of a checkpoint, ``threads:N`` after a restart, ``lie``.
+    at once, without waiting to be told. `proxied` leads members' connections through a proxy that
+    can be slowed or cut. `defect` is a planted mistake of the trainer, for negative controls:
+    ``forget:FIELD`` of a checkpoint, ``threads:N`` after a restart.
     """
 
     seed: int = 0
@@ -84,6 +85,7 @@ class Plan:
     audit: str = "none"
     silence: float = 1.0
     auto: bool = True
+    proxied: bool = False
     threads: int = 1
     device: str = "numpy"
     defect: str = ""
