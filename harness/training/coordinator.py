@@ -75,12 +75,18 @@ class Coordinator:
         """Serve until the last step is committed; return the exit code."""
         self.diary.note("hello", pid=os.getpid(), rank=-1, world=self.plan.replicas)
         while not self.over:
-            for key, mask in self._selector.select(TICK):
+            for key, mask in self._selector.select(TICK if self._waiting else 0):
                 self._ready(key.fileobj, mask)
             self._look()
             self.turn()
         self._farewell()
         return self.code
+
+    @property
+    def _waiting(self) -> bool:
+        """Whether nothing can go on before somebody says something."""
+        busy = self.round is not None and self.round.open
+        return self.step < 0 or busy or self.handover.joiner is not None
 
     def _ready(self, what: Any, mask: int) -> None:
         if what is self._server:
