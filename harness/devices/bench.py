@@ -76,6 +76,7 @@ class Bench:
         self._driver = driver
         self._identities: dict[str, Identity] = {}
         self._telemetry: dict[str, NvmlTelemetry] = {}
+        self._chassis: tuple[bytes, ...] = ()
         self.scan()
 
     @property
@@ -88,9 +89,13 @@ class Bench:
         return self._identities.get(subject)
 
     def scan(self) -> None:
-        """Ask the driver again who is there. A lost GPU keeps the slot that it was seen in."""
+        """Ask the driver again who is there. A lost GPU keeps the slot that it was seen in.
+
+        A rack keeps its number, also when none of its GPUs answers any more.
+        """
         found = self._found()
-        slots = place(self.spec, found)
+        self._chassis = chassis(found, self._chassis)
+        slots = place(self.spec, found, self._chassis)
         self._forget(keep=self._lost())
         self.unexpected = [i for (_, i, _), slot in zip(found, slots, strict=True) if not slot]
         for (handle, identity, _), slot in zip(found, slots, strict=True):
@@ -183,14 +188,21 @@ LOCAL = "local"
 Found = tuple[Handle, Identity, bytes]
 
 
-def place(spec: RackSpec, found: Sequence[Found]) -> list[str | None]:
+def chassis(found: Sequence[Found], known: Sequence[bytes] = ()) -> tuple[bytes, ...]:
+    """Return the serial numbers of racks by the rack's number: those `known`, then in PCI order."""
+    order = sorted(found, key=lambda each: each[1].pci)
+    return tuple(dict.fromkeys((*known, *(each[2] for each in order))))
+
+
+def place(spec: RackSpec, found: Sequence[Found], known: Sequence[bytes] = ()) -> list[str | None]:
     """Return the slot of each GPU that was found, or None where it fits none.
 
     By tray and module number where all GPUs give them and they make sense in this rack; by PCI
-    order else, where a gap cannot be seen and the last slots stay empty.
+    order else, where a gap cannot be seen and the last slots stay empty. `known` are the racks that
+    were seen before, as of `chassis`.
     """
     order = sorted(range(len(found)), key=lambda i: found[i][1].pci)
-    by_number = _by_number(spec, found, order)
+    by_number = _by_number(spec, found, chassis(found, known))
     if by_number is not None:
         return by_number
     slots: list[str | None] = [None] * len(found)
@@ -200,7 +212,7 @@ def place(spec: RackSpec, found: Sequence[Found]) -> list[str | None]:
 
 
 def _by_number(
-    spec: RackSpec, found: Sequence[Found], order: Sequence[int]
+    spec: RackSpec, found: Sequence[Found], numbered: Sequence[bytes]
 ) -> list[str | None] | None:
     known = {(gpu.rack, gpu.tray, gpu.index): gpu.subject for gpu in spec.gpus}
     modules = [identity.module for _, identity, _ in found]
@@ -211,14 +223,13 @@ def _by_number(
     if max(m for m in modules if m is not None) - first > largest:
         return None
     alone = len(spec.trays) == 1
-    racks = {chassis: n for n, chassis in enumerate(dict.fromkeys(found[i][2] for i in order))}
     slots: list[str | None] = [None] * len(found)
     taken: set[str] = set()
-    for i in order:
-        _, identity, chassis = found[i]
+    for i in sorted(range(len(found)), key=lambda i: found[i][1].pci):
+        _, identity, serial = found[i]
         if identity.tray is None and not alone:
             return None
-        rack = racks[chassis] if spec.racks > 1 else 0
+        rack = numbered.index(serial) if spec.racks > 1 else 0
         tray = 0 if alone or identity.tray is None else identity.tray
         subject = known.get((rack, tray, (identity.module or 0) - first))
         if subject is not None and subject not in taken:

@@ -8,8 +8,10 @@ import tempfile
 import pytest
 
 from rackproof.harness.devices import connect, local_spec
+from rackproof.harness.devices.absent import AbsentDevice
 from rackproof.harness.devices.bench import place
 from rackproof.harness.devices.emulated import draw
+from rackproof.harness.devices.emulated.driver_state import Flag
 from rackproof.harness.devices.emulated.identity import birth
 from rackproof.harness.devices.nvml import Identity
 from rackproof.harness.devices.protocol import Pattern
@@ -248,3 +250,18 @@ def test_a_machine_without_a_driver_says_so(monkeypatch):
         local_spec()
     with pytest.raises(SpecError, match="did you mean hgx-h100"):
         local_spec("hgx-h10")
+
+
+def test_a_rack_keeps_its_number_when_the_other_is_dark():
+    spec = load("catalina")
+    bench = connect(spec)
+    gpu = spec.gpus[40]
+    assert gpu.subject == "rack1/tray02/gpu0"
+    serial = bench.identity(gpu.subject).serial
+    for dark in spec.gpus[:36]:
+        bench.backing.rack.gpus[dark.subject].row["flags"] |= int(Flag.ABSENT)
+    bench.scan()
+    assert bench.identity(gpu.subject).serial == serial
+    assert isinstance(bench.devices["rack0/tray02/gpu0"], AbsentDevice)
+    assert bench.unexpected == []
+    bench.close()
