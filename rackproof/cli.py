@@ -4,11 +4,9 @@ Exit codes: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN, 130 and 143 interrupted. With --
 object goes to stdout and everything else to stderr; a person's mistake gets one line, no traceback.
 """
 
-import functools
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -16,6 +14,17 @@ import click
 
 import rackproof
 from rackproof.harness.errors import DeviceError, RackproofError
+from rackproof.options import (
+    Number,
+    as_json_option,
+    commas,
+    node_option,
+    plant_option,
+    rack_and_command,
+    run_options,
+    seed_option,
+    typed_before_command,
+)
 from rackproof.reports.outlet import Outlet
 
 USAGE, UNKNOWN = 2, 3
@@ -41,7 +50,7 @@ class Door(click.Group):
         sys.exit(code)
 
     def _code(self, *args: Any, **extra: Any) -> int:
-        as_json = "--json" in sys.argv[1:]
+        as_json = "--json" in typed_before_command()
         try:
             code = super().main(*args, **extra)
         except click.exceptions.Exit as stop:
@@ -73,68 +82,6 @@ def _speak(body: dict[str, Any]) -> None:
     click.echo(json.dumps(body, indent=1, ensure_ascii=True))
 
 
-def _commas(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    found = tuple(part.strip() for value in values for part in value.split(",") if part.strip())
-    if values and not found:
-        msg = f"{option.opts[0]}: names nothing; write names, or leave it out"
-        raise click.UsageError(msg)
-    return found
-
-
-as_json_option = click.option("--json", "as_json", is_flag=True, help="one JSON object on stdout")
-seed_option = click.option(
-    "--seed",
-    type=click.IntRange(0, 2**63 - 1),
-    metavar="N",
-    help="seed of noise, data and order; drawn and shown when left out",
-)
-node_option = click.option(
-    "--node",
-    "nodes",
-    multiple=True,
-    metavar="[TRAY=]NAME",
-    help="with --as slurm or kubernetes: the node's name, as in rack0/tray03=gpu-17",
-)
-plant_option = click.option(
-    "--plant",
-    "plants",
-    multiple=True,
-    metavar="FAULT",
-    help="KIND@SUBJECT[:key=value,…], into an emulated rack",
-)
-
-
-class Number(click.FloatRange):
-    """A number within bounds; not a number is none."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the number; a UsageError for another thing."""
-        found = float(super().convert(value, param, ctx))
-        if found != found:  # noqa: PLR0124 - nan passes every comparison of FloatRange
-            self.fail(f"{value!r} is no number", param, ctx)
-        return found
-
-
-def _run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    options = [
-        click.argument("rack"),
-        plant_option,
-        seed_option,
-        click.option("--limits", metavar="FILE", help="your limits, golden values, waivers (TOML)"),
-        click.option("--expect", metavar="WHAT", help="gpus=72,driver=…,vbios=…, or a rack's name"),
-        click.option("--out", metavar="DIR", help="run directory (rackproof-runs/<time>-<rack>)"),
-        click.option(
-            "--shared", is_flag=True, help="burn real GPUs on which other processes compute, too"
-        ),
-        click.option("--alluredir", metavar="DIR", help="also write Allure results there"),
-        click.option("--all", "everything", is_flag=True, help="show PASS checks too"),
-        as_json_option,
-    ]
-    return functools.reduce(lambda f, option: option(f), reversed(options), command)
-
-
 @click.group(cls=Door, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(rackproof.__version__, prog_name="rackproof")
 def main() -> None:
@@ -142,9 +89,9 @@ def main() -> None:
 
 
 @main.command()
-@_run_options
+@run_options
 @click.option("--level", default=None, metavar="LEVEL", help="quick (default), acceptance, soak")
-@click.option("--only", multiple=True, callback=_commas, metavar="ID,…", help="burns or families")
+@click.option("--only", multiple=True, callback=commas, metavar="ID,…", help="burns or families")
 @click.option(
     "--budget",
     metavar="TIME",
@@ -169,7 +116,7 @@ def main() -> None:
     "--allow",
     "allowed",
     multiple=True,
-    callback=_commas,
+    callback=commas,
     metavar="ID,…",
     help="burns that may change settings of real GPUs (power.cap: the power limit) and put them"
     " back; without it they are UNKNOWN and nothing is touched. Emulated racks need no leave",
@@ -191,7 +138,7 @@ def burn(**given: Any) -> int:
 
 
 @main.command()
-@_run_options
+@run_options
 def probe(**given: Any) -> int:
     """Read RACK without load, in seconds, and judge what it says."""
     from rackproof.fixtures import launch  # noqa: PLC0415
@@ -202,7 +149,7 @@ def probe(**given: Any) -> int:
 @main.command()
 @click.argument("rack")
 @seed_option
-@click.option("--kinds", multiple=True, callback=_commas, metavar="KIND,…", help="only these")
+@click.option("--kinds", multiple=True, callback=commas, metavar="KIND,…", help="only these")
 @click.option("--full", is_flag=True, help="run all burns for every kind")
 @click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True, metavar="N")
 @click.option("--out", metavar="DIR", help="keep the runs there; they are removed otherwise")
@@ -250,6 +197,43 @@ def evaluate_classifier(**given: Any) -> int:
     from rackproof.fixtures import evaluate  # noqa: PLC0415
 
     return evaluate.run(given, _speak)
+
+
+@main.command(context_settings={"ignore_unknown_options": False})
+@click.argument("name", metavar="NAME")
+@click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[RACK] [-- COMMAND…]")
+@seed_option
+@click.option("--out", metavar="DIR", help="run directory (rackproof-runs/<time>-drill-NAME)")
+@click.option("--steps", type=click.IntRange(4, 1 << 20), metavar="N", help="of the training run")
+@click.option("--replicas", type=click.IntRange(1, 4096), metavar="N")
+@click.option(
+    "--require",
+    metavar="LEVEL",
+    help="the proof that must be shown, L0 to L4; the drill's own otherwise",
+)
+@click.option(
+    "--log-regex",
+    "log_regex",
+    metavar="RE",
+    help="reads the steps of a command from its output: named groups step, loss, samples, digest",
+)
+@click.option("--layer", metavar="LAYER", help="torchft: the same drill on torch and torchft")
+@click.option(
+    "--patience",
+    type=Number(0.1, 86_400.0),
+    metavar="S",
+    help="seconds without a step after which a training run is taken to stand still",
+)
+@as_json_option
+def drill(*, name: str, rest: tuple[str, ...], **given: Any) -> int:
+    """Break a training run on purpose, see it recover, and prove what it recovered to.
+
+    Without a COMMAND it is a training run of our own. RACK is emulated: gb300-nvl72 by default.
+    """
+    from rackproof.fixtures import drill as verb  # noqa: PLC0415
+
+    rack, command = rack_and_command(rest)
+    return verb.run({**given, "name": name, "rack": rack, "command": command}, _speak)
 
 
 @main.command()

@@ -23,12 +23,15 @@ class DrillWriter:
     """Appends to the record of one drill. Raises RecordError where a line cannot be written."""
 
     def __init__(self, run: Path) -> None:
-        """Open RUN/drill.jsonl."""
-        self._file = LineFile(run / FILE)
+        """Write to RUN/drill.jsonl, which the first line makes."""
+        self._path = run / FILE
+        self._file: LineFile | None = None
         self._lock = threading.Lock()
 
     def _put(self, kind: str, fields: Mapping[str, Any]) -> None:
         with self._lock:
+            if self._file is None:
+                self._file = LineFile(self._path)
             self._file.put(kind, fields)
 
     def head(self, head: Head) -> None:
@@ -78,4 +81,6 @@ class DrillWriter:
 
     def close(self) -> None:
         """Close the file; the lines are already there."""
-        self._file.close()
+        with self._lock:
+            if self._file is not None:
+                self._file.close()

@@ -74,12 +74,20 @@ class Job(Protocol):
 
 
 class Stage(Protocol):
-    """Where a drill is held: the rack, the record, the size, and chance."""
+    """Where a drill is held: the rack, the record, the size, and chance.
+
+    `layer` is A (our own run), B (torchft) or C (a command).
+    """
 
     spec: RackSpec
     seed: int
     draw: Random
     small: bool
+    layer: str
+
+    def sized(self, plan: Plan) -> Plan:
+        """Return the plan with the stage's seed, and the steps and replicas that were asked for."""
+        ...
 
     def expect(self, expected: Expected) -> None:
         """Say what must hold, before anything is started."""

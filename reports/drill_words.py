@@ -1,0 +1,147 @@
+"""What every report of a drill says in the same words: proof, timeline, ledger, the last line.
+
+In: the contract's JSON of `drill`, and the record that it was judged from. Out: short plain text.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rackproof.diagnostics.recovery.record import Expected, Head
+from rackproof.harness.happening import Happening
+from rackproof.reports.words import counted
+
+PROOFS: Mapping[str, str] = {
+    "L0": "survived",
+    "L1": "reached the last step within its budgets",
+    "L2": "checkpoints are intact and every sample is accounted for",
+    "L3": "bit-identical to the replay of its own log of membership and quarantine",
+    "L4": "bit-identical to the fault-free run",
+}
+LAYERS: Mapping[str, str] = {
+    "A": "our own run in NumPy",
+    "B": "torchft",
+    "C": "a command",
+}
+COURSES: Mapping[str, str] = {
+    "clean1": "without a fault",
+    "clean2": "without a fault, again",
+    "faulted": "with the fault",
+    "replay": "computed again by one process, from its log",
+}
+WORDS: Mapping[str, str] = {
+    "injected": "fault",
+    "detected": "detected",
+    "lost": "detected",
+    "isolated": "isolated",
+    "spare-active": "spare-active",
+    "restore": "restored",
+    "resynchronised": "resynchronised",
+}
+"""The timeline's word for a kind of happening."""
+LEDGER: Mapping[str, str] = {
+    "productive": "steps that count",
+    "detect": "until the fault was seen",
+    "isolate": "until nothing waited for it any more",
+    "restore": "until the state was back",
+    "recompute": "steps that were done again",
+    "checkpoint": "waiting for a checkpoint",
+    "degraded": "going on with less than all replicas",
+    "dimmed": "at less than full power",
+}
+
+
+def proven(body: Mapping[str, Any]) -> str:
+    """Return the level that was shown, with its meaning."""
+    level = body.get("proof")
+    return f"{level}, {PROOFS[level]}" if level in PROOFS else "no level of proof"
+
+
+def resumed_after(body: Mapping[str, Any]) -> float | None:
+    """Return the seconds from the fault until training went on, None where it is not known."""
+    first: dict[str, float] = {}
+    for entry in body["timeline"]:
+        first.setdefault(entry["what"], entry["at"])
+    if "fault" not in first or "resumed" not in first:
+        return None
+    return first["resumed"] - first["fault"]
+
+
+def headline(body: Mapping[str, Any]) -> str:
+    """Return the sentence beside the verdict."""
+    claims: Sequence[Mapping[str, Any]] = body["claims"]
+    bad = [claim for claim in claims if claim["verdict"] == body["verdict"]]
+    if body["verdict"] != "PASS":
+        first = bad[0]["message"] if bad else "; ".join(body.get("problems", ())[:1])
+        more = f", and {counted(len(bad) - 1, 'claim')} more" if len(bad) > 1 else ""
+        why = first or "nothing could be judged"
+        return f"{body['drill']}: {why}{more}; {proven(body)}"
+    after = resumed_after(body)
+    text = f"{body['drill']}: {proven(body)}"
+    text += f"; resumed {after:.2f} s after the fault" if after is not None else ";"
+    return f"{text.removesuffix(';')}, {counted(body['restarts'], 'restart')}"
+
+
+def expectations(head: Head) -> list[str]:
+    """Return in words what must hold."""
+    wanted = head.expected
+    found = [f"{wanted.proof}: {PROOFS[wanted.proof]}"]
+    found.append(_restarts(wanted))
+    if wanted.timeline:
+        found.append(f"seen, in this order: {', '.join(wanted.timeline)}")
+    if wanted.absent:
+        found.append(f"not seen: {', '.join(wanted.absent)}")
+    if wanted.kinds:
+        found.append(f"said by the run: {', '.join(wanted.kinds)}")
+    if wanted.unseen:
+        found.append(f"not said by the run: {', '.join(wanted.unseen)}")
+    if wanted.evicted is not None:
+        found.append(f"isolated, and nobody else: {', '.join(wanted.evicted) or 'nobody'}")
+    if wanted.components:
+        found.append(f"telemetry finds a fault of {' or '.join(wanted.components)}")
+    if wanted.passed_over:
+        found.append(f"{counted(wanted.passed_over, 'bad checkpoint')} found and passed over")
+    return [*found, *_budgets(wanted)]
+
+
+def _restarts(wanted: Expected) -> str:
+    if not wanted.restarts:
+        return "no restart of the whole job"
+    most = f"at most {counted(wanted.restarts, 'restart')} of the whole job"
+    return f"{most}, and at least one" if wanted.must_restart else most
+
+
+def _budgets(wanted: Expected) -> list[str]:
+    found = []
+    if wanted.detect is not None:
+        found.append(f"detected within {wanted.detect:g} s")
+    if wanted.resume is not None:
+        steps = f" and {wanted.resume_steps:g} clean steps" if wanted.resume_steps else ""
+        found.append(f"resumed within {wanted.resume:g} s{steps} of the fault")
+    found.append(f"at most {counted(wanted.lost_steps, 'committed step')} repeated")
+    return found
+
+
+def told(what: Happening) -> str:
+    """Return in a few words what a happening of the timeline says."""
+    member, subject = what.text("member") or what.who, what.text("subject")
+    at = f" on {subject}" if subject else ""
+    step = what.number("step")
+    texts = {
+        "injected": f"{what.text('fault')} of {what.text('member') or subject}{at}",
+        "detected": f"{subject} by {what.text('by')}",
+        "lost": f"{member}: {what.text('why')}",
+        "spare-active": f"{member}{at} instead of {what.text('instead')}",
+        "restore": f"{member} at step {step}, from {what.text('uri')}",
+        "resynchronised": f"{member} at step {step}",
+    }
+    return texts.get(what.kind, member)
+
+
+def run_of(head: Head) -> str:
+    """Return in words what training run a drill is held on."""
+    words = [LAYERS[head.layer], counted(head.replicas, "replica"), counted(head.steps, "step")]
+    if head.layer == "A":
+        words.append(head.mode)
+    if head.checkpoint_every is not None:
+        words.append(f"a checkpoint every {counted(head.checkpoint_every, 'step')}")
+    return ", ".join(words)
