@@ -146,7 +146,7 @@ def apart(
     order = json.dumps({"plan": plan.as_json(), "folder": str(folder), "log": told})
     try:
         done = subprocess.run(  # noqa: S603  ourselves, with no argument of anybody's
-            [sys.executable, "-m", MODULE],
+            [sys.executable, "-P", "-m", MODULE],
             input=order, capture_output=True, text=True, timeout=within, check=False,
             env=pinned(os.environ, plan.threads),
         )  # fmt: skip
