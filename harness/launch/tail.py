@@ -2,14 +2,19 @@
 
 In: a folder of ``<who>.<attempt>.jsonl``. Out: happenings, each once, in the order in which lines
 were found; ones that cannot be read are counted and told in words. A half line waits for its end.
-What is no regular file is not opened: a fifo would hang us.
+What is no regular file is not opened: a fifo would hang us. Bounded in files, lines and bytes.
+
+`strict` is for anybody's command: who speaks and in which attempt is then what the file's name
+says, a rank beside it, and a time that this machine's clock cannot have shown gives way to the one
+of reading.
 """
 
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rackproof.harness.happening import LONGEST, Happening, parse
@@ -17,6 +22,10 @@ from rackproof.harness.happening import LONGEST, Happening, parse
 BLOCK = 1 << 20  # bytes of one file in one poll, so that a trainer without end starves nobody
 SHOWN = 20  # problems that are told one by one
 MOST = 1 << 20  # happenings that are kept of one run
+BYTES = 1 << 28  # of all lines that are kept of one run
+FILES = 4096  # files that are read; further ones are told
+EARLY, LATE = 5.0, 0.05  # s: how much a clock may be before our first look, and after the last
+RANK = re.compile(r"rank[0-9]{1,6}")
 
 
 @dataclass(slots=True)
@@ -27,6 +36,8 @@ class _File:
     line: int = 0
     rest: bytes = b""
     skipping: bool = False
+    inode: int = 0
+    told: bool = False
 
 
 @dataclass(slots=True)
@@ -37,7 +48,17 @@ class Tail:
     problems: list[str] = field(default_factory=list)
     more: int = 0
     count: int = 0
+    strict: bool = False
+    size: int = 0
+    since: float = field(default_factory=time.monotonic)
     _files: dict[str, _File] = field(default_factory=dict)
+    _crowded: bool = False
+    _untimely: bool = False
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is kept, because the run has said too much."""
+        return self.count >= MOST or self.size >= BYTES
 
     def poll(self) -> list[Happening]:
         """Return what was written since the last call; nothing where the folder is not there."""
@@ -51,11 +72,30 @@ class Tail:
                 found += self._grown(name)
         return found
 
+    def drain(self) -> list[Happening]:
+        """Return all that is there now, of writers that have ended, however many blocks it is."""
+        found: list[Happening] = []
+        for _ in range(BYTES // BLOCK):
+            before = self._read_so_far()
+            found += self.poll()
+            if self.full or self._read_so_far() == before:
+                break
+        return found
+
+    def _read_so_far(self) -> int:
+        return sum(file.offset for file in self._files.values())
+
     def _grown(self, name: str) -> list[Happening]:
         file = self._files.get(name)
         if file is None:
+            if len(self._files) >= FILES:
+                if not self._crowded:
+                    self._crowded = True
+                    self._complain(f"more than {FILES} events files; the others are not read")
+                return []
             stem, _, number = name.removesuffix(".jsonl").rpartition(".")
-            who, attempt = (stem, int(number)) if stem and number.isdecimal() else (name, 1)
+            named = stem and number.isdecimal() and len(number) < 10  # noqa: PLR2004 - digits
+            who, attempt = (stem, int(number)) if named else (name, 1)
             file = self._files[name] = _File(who, attempt)
         block = self._read(self.folder / name, file)
         return [] if not block else list(self._lines(name, file, block))
@@ -64,17 +104,26 @@ class Tail:
         try:
             seen = path.lstat()
             if not stat.S_ISREG(seen.st_mode):
-                if not file.line:
-                    file.line = 1
+                if not file.told:
+                    file.told = True
                     self._complain(f"{path.name}: is no regular file")
                 return b""
+            if seen.st_size < file.offset or file.inode not in (0, seen.st_ino):
+                self._complain(f"{path.name}: was written anew; what stood there is counted")
+                file.offset, file.rest, file.skipping = 0, b"", False
+            file.inode = seen.st_ino
             if seen.st_size <= file.offset:
                 return b""
-            with path.open("rb") as opened:
-                opened.seek(file.offset)
-                block = opened.read(BLOCK)
+            # Between the look and the opening it may have become something else.
+            opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                block = os.pread(opened, BLOCK, file.offset)
+            finally:
+                os.close(opened)
         except OSError as error:
-            self._complain(f"{path.name}: cannot be read ({error.strerror})")
+            if not file.told:
+                file.told = True
+                self._complain(f"{path.name}: cannot be read ({error.strerror})")
             return b""
         file.offset += len(block)
         return block
@@ -96,11 +145,26 @@ class Tail:
             found = parse(line, file.who, now, file.attempt)
             if isinstance(found, str):
                 self._complain(f"{name} line {file.line}: {found}")
-            elif self.count < MOST:
+            elif not self.full:
                 self.count += 1
-                yield found
+                self.size += len(line)
+                yield self._checked(found, file, now) if self.strict else found
             else:
-                self._complain(f"{name} line {file.line}: more than {MOST} happenings")
+                self._complain(f"{name} line {file.line}: more than {MOST} lines or {BYTES} bytes")
+
+    def _checked(self, found: Happening, file: _File, now: float) -> Happening:
+        """Return it with what we know ourselves in the place of what it says."""
+        who, rank = found.who, found.number("rank")
+        if rank is not None and (found.number("world") or 1) > 1:
+            who = f"rank{rank}"
+        at = found.at
+        if not self.since - EARLY <= at <= now + LATE:
+            at = now
+            if not self._untimely:
+                self._untimely = True
+                self._complain(f"{file.who}: its times are not those of this machine's clock")
+        named = f"{file.who}.{who}" if RANK.fullmatch(who) else file.who
+        return replace(found, at=at, who=named, attempt=file.attempt)
 
     def _complain(self, what: str) -> None:
         if len(self.problems) < SHOWN:
