@@ -1,6 +1,6 @@
 """Anybody's training command as a Job: started, followed, hit, started again, and left no trace of.
 
-In: the words of a command, and a folder. Out: what it says (`happenings`), what we saw (`facts`),
+In: the words of a command, and a folder. Out: what it says (`happenings`), what we saw (`seen`),
 and what could not be read or went wrong (`problems`). The command is asked for no more than the
 contract: it may say hello, it says its steps, and it goes on from its newest checkpoint when
 RP_RESUME is 1. A copy of the command that ends with an error, or that goes silent, is started
@@ -21,11 +21,12 @@ from rackproof.harness.errors import DrillError
 from rackproof.harness.happening import Happening
 from rackproof.harness.launch import logtail, processes
 from rackproof.harness.launch.copy import EVENTS, Copy, Order
-from rackproof.harness.launch.crew import Crew, Note, Terms, nobody
+from rackproof.harness.launch.crew import DRILL, Crew, Note, Terms, nobody
 from rackproof.harness.launch.member import Member, Seen
 from rackproof.harness.launch.processes import Process
 from rackproof.harness.launch.tail import Tail
 
+PATIENCE = 120.0  # s without a step; the first one waits for imports
 DEATH = 10.0  # s in which a signal must have been seen to work
 
 
@@ -34,7 +35,7 @@ class CommandJob:
     """The job. Times are seconds; `steps` None: as many as the command makes.
 
     Each copy is started again at most `restarts` times by itself; with `auto` False only when it is
-    told to. A copy that makes no step for `patience` is taken for hung. SIGTERM gets `grace`
+    told to. A copy that makes no step for `patience` (None: two minutes) is taken for hung. SIGTERM gets `grace`
     before SIGKILL. `url`: where checkpoints belong (default: folder/checkpoints). `note` and `fact`
     are told at once what the job does and sees. Safe to be called from several threads.
     """
@@ -45,11 +46,11 @@ class CommandJob:
     seed: int = 0
     replicas: int = 1
     restarts: int = 3
-    patience: float = 120.0
+    patience: float | None = None
     grace: float = 10.0
     auto: bool = True
     url: str = ""
-    log_regex: str = ""
+    log_regex: str | None = None
     placement: dict[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     note: Note = nobody
@@ -71,9 +72,11 @@ class CommandJob:
         self.folder = self.folder.absolute()
         url = self.url or f"file://{self.folder / 'checkpoints'}"
         words = tuple(self.command)
-        order = Order(words, self.folder, url, self.seed, self.log_regex, self.environment)
+        pattern = self.log_regex or ""
+        order = Order(words, self.folder, url, self.seed, pattern, self.environment)
         copies = [Copy(index, order) for index in range(self.replicas)]
-        times = (self.restarts, self.patience, self.grace, self.auto)
+        patience = PATIENCE if self.patience is None else self.patience
+        times = (self.restarts, patience, self.grace, self.auto)
         tail = Tail(self.folder / EVENTS, strict=True)
         self._crew = Crew(copies, tail, Terms(*times, self.note, self.fact), self.placement)
 
@@ -105,9 +108,14 @@ class CommandJob:
         return self._crew.happenings
 
     @property
-    def facts(self) -> list[Seen]:
-        """What the job looked at itself."""
-        return self._crew.facts
+    def acts(self) -> list[Happening]:
+        """What the job did itself, without what the drill made it do (injected)."""
+        return [each for each in self.happenings if each.who == DRILL and each.kind != "injected"]
+
+    @property
+    def seen(self) -> list[Seen]:
+        """What the job looked at itself, in a list that grows."""
+        return self._crew.seen
 
     @property
     def problems(self) -> list[str]:

@@ -1,6 +1,6 @@
 """The copies of a training command together: hears what they say, sees who ends, starts again.
 
-Comes in: copies, and terms. Goes out: happenings, facts and problems, in lists that grow and, where
+Comes in: copies, and terms. Goes out: happenings, what was seen, and problems, in lists that grow and, where
 the terms name somebody, at once. Everything happens in `turn`, which whoever waits calls often;
 there is no thread in here.
 """
@@ -23,6 +23,7 @@ HEAL = 10.0  # s in which a launcher may replace a lost rank by itself, before i
 CRASHED = 1.0  # s that processes of a command get, at most, which has ended with an error itself
 EVERY = 0.02  # s between two looks at what a command says
 TOO_MUCH = 1 << 30  # bytes of output of one start
+DRILL = "drill"  # who speaks where the job itself does
 SHOWN = 100  # problems that are told
 
 Note = Callable[[str, Mapping[str, Any]], None]
@@ -54,7 +55,7 @@ class Crew:
     placement: dict[str, str]
     newest: int = 0
     happenings: list[Happening] = field(default_factory=list)
-    facts: list[Seen] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     _dead: set[tuple[int, int]] = field(default_factory=set)
 
@@ -234,12 +235,12 @@ class Crew:
 
     def note(self, kind: str, **fields: Any) -> None:
         """Take down what the job itself does, now."""
-        self.happenings.append(Happening(time.monotonic(), "drill", kind, fields))
+        self.happenings.append(Happening(time.monotonic(), DRILL, kind, fields))
         self.terms.note(kind, fields)
 
     def saw(self, what: str, **fields: Any) -> None:
         """Take down a fact, now."""
-        self.facts.append(Seen(what, fields, time.monotonic()))
+        self.seen.append(Seen(what, fields, time.monotonic()))
         self.terms.fact(what, fields)
 
     def died(self, process: Process, member: str, code: int | None = None) -> None:

@@ -20,7 +20,7 @@ def kinds(job: CommandJob) -> list[str]:
 
 
 def seen(job: CommandJob, what: str) -> list[dict[str, object]]:
-    return [dict(fact.fields) for fact in job.facts if fact.what == what]
+    return [dict(fact.fields) for fact in job.seen if fact.what == what]
 
 
 def test_a_run_that_nobody_disturbs(job: Make, trainer: Trainer) -> None:
@@ -135,7 +135,7 @@ def test_a_frozen_member_goes_on(job: Make, trainer: Trainer) -> None:
         run.thaw("replica0")
         run.reach(at + 5)
         assert run.finish(), run.problems
-    assert [fact.what for fact in run.facts if fact.what in {"stopped", "thawed", "died"}] == [
+    assert [fact.what for fact in run.seen if fact.what in {"stopped", "thawed", "died"}] == [
         "stopped", "thawed", "died",
     ]  # fmt: skip
     assert "restarted" not in kinds(run)
@@ -224,5 +224,6 @@ def test_who_listens_is_told_at_once(job: Make, trainer: Trainer) -> None:
         run.kill("replica0")
         assert run.finish(), run.problems
     assert told == [found.kind for found in run.happenings if found.who == "drill"]
-    assert facts == [fact.what for fact in run.facts]
+    assert told == ["injected", *(found.kind for found in run.acts)]
+    assert facts == [fact.what for fact in run.seen]
     assert all(isinstance(found, Happening) for found in run.happenings)
