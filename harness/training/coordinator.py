@@ -243,9 +243,8 @@ class Coordinator:
             self.round.turn()
             return
         self._invite()
-        if not self.places.active and not self.places.named(JOINING):
-            self.step = -1  # all of it is lost: whoever comes goes on from a checkpoint
-            self.round, self.fresh, self._began = None, False, time.monotonic()
+        if not self.places.active:
+            self._all_lost()
             return
         if self.handover.turn():
             return
@@ -257,6 +256,13 @@ class Coordinator:
             if self.round is None:
                 self.round = Round(self)
             self.round.begin()
+
+    def _all_lost(self) -> None:
+        """Nobody has a state any more: whoever is there, or comes, goes on from a checkpoint."""
+        for place in self.places.named(JOINING):
+            place.state = WAITING
+        self.step, self.round, self.fresh = -1, None, False
+        self._began = time.monotonic()
 
     def _told(self) -> None:
         """Do what the drill told: a member goes, and the spare at a subject takes its slot."""
@@ -331,12 +337,9 @@ class Coordinator:
     def _start(self, here: list[Place]) -> None:
         """Have one member begin; the others take its state."""
         if not any(place.name in self.places.slots for place in here):
-            if not (self.plan.auto or self.instead):
-                if self.wanted:
-                    self._told()
-                return
+            self._told()
             self._invite()
-            here = self.places.named(JOINING)
+            here = [place for place in here if place.state == JOINING]
         if here:
             self.handover.start(here[0], resume=self.roster.resume or not self.fresh)
 

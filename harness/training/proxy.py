@@ -40,13 +40,14 @@ class Way:
         if self.cut:
             writer.transport.abort()
             return
-        newest = max(
+        known = sorted(
             self.folder.glob("listening.*.json"), key=lambda path: int(path.name.split(".")[1])
         )
         try:
+            newest = known.pop()
             host, port = json.loads(newest.read_text("utf-8"))[""]
             there, back = await asyncio.open_connection(host, port)
-        except OSError:
+        except (OSError, IndexError):  # no coordinator yet, or none any more: the member asks again
             writer.transport.abort()
             return
         self._writers += [writer, back]

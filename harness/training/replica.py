@@ -31,6 +31,7 @@ from rackproof.harness.training.roster import ADDRESS, Roster
 from rackproof.harness.training.vault import Vault
 
 DATA = "data"
+ALONE = 10.0  # s without a coordinator after which a replica gives up
 ORDERS: Mapping[str, str] = {
     "flip-bit": "one bit of the next gradient is wrong, once (or in every step: always=true)",
     "nan": "the next gradient holds a NaN, once",
@@ -63,30 +64,33 @@ class Replica:
         self.vault = Vault(self)
         self._send = threading.Lock()
         self._line: Any = None
+        self._heard = time.monotonic()
         world = self.plan.replicas
         rank = [seat.name for seat in roster.seats].index(name)
         self.diary.note("hello", pid=os.getpid(), rank=rank, world=world)
 
     # --- connection -----------------------------------------------------------------------
-    def connect(self, within: float) -> bool:
-        """Connect to whoever is the coordinator now; False when nobody is for so long."""
-        end = time.monotonic() + within
-        while time.monotonic() < end:
+    def connect(self) -> bool:
+        """Connect to whoever is the coordinator now; False when nobody was heard for long."""
+        while time.monotonic() - self._heard < ALONE:
             try:
                 known = json.loads((self.roster.folder / ADDRESS).read_text("utf-8"))
                 host, port = known[self.name if self.plan.proxied else ""]
                 self._line = wire.open_to((host, port), 1.0)
+                self._greet()
             except (OSError, ValueError, KeyError):
                 time.sleep(0.01)
                 continue
-            prepared = None if self.prepared is None else [self.prepared[0], self.prepared[2]]
-            self.say(
-                "hello", name=self.name, pid=os.getpid(), epoch=self.epoch, prepared=prepared,
-                step=-1 if self.state is None else self.state.step, digest=self.digest,
-                data=None if self.data is None else self.data.as_json(),
-            )  # fmt: skip
             return True
         return False
+
+    def _greet(self) -> None:
+        prepared = None if self.prepared is None else [self.prepared[0], self.prepared[2]]
+        self.say(
+            "hello", name=self.name, pid=os.getpid(), epoch=self.epoch, prepared=prepared,
+            step=-1 if self.state is None else self.state.step, digest=self.digest,
+            data=None if self.data is None else self.data.as_json(),
+        )  # fmt: skip
 
     def say(self, what: str, payload: bytes | memoryview = b"", **fields: Any) -> None:
         """Send a frame; raises wire.Closed."""
@@ -233,9 +237,10 @@ class Replica:
         }  # fmt: skip
         while True:
             try:
-                if self._line is None and not self.connect(10.0):
+                if self._line is None and not self.connect():
                     return 3
                 head, payload = wire.receive(self._line)
+                self._heard = time.monotonic()
                 what = head.get("what")
                 if what in {"end", "leave"}:
                     self.vault.close()

@@ -245,12 +245,9 @@ class LayerA:
 
     @property
     def _working(self) -> bool:
-        """Whether a process of the run is there that ends by itself; a stopped one does not."""
-        for name, child in self._living.items():
-            process = processes.look(child.pid)
-            if name != PROXY and process is not None and process.state not in "Tt":
-                return True
-        return False
+        """Whether a process that the run still counts on is there; who was isolated is not."""
+        out = {what.text("member") for what in self._heard if what.kind == "isolated"}
+        return any(name != PROXY and name not in out for name in self._living)
 
     # --- what is done to it ---------------------------------------------------------------------
     def _child(self, member: str) -> subprocess.Popen[bytes]:

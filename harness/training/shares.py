@@ -102,12 +102,16 @@ class Shares:
         best = self._best(members)
         now = max(_span(self.paces[name], self._counts[name]) for name in members)
         then = max(_span(self.paces[name], best[name]) for name in members)
-        better = then < GAIN * now and now - then > LEAST
+        eased = any(best[n] < self._counts[n] for n in members if self._late(n))
+        better = (then < GAIN * now and now - then > LEAST) or (eased and then < now)
         self._better = self._better + 1 if better else 0
         if self._better < PATIENCE:
             return False
         self._counts, self._better = best, 0
         return True
+
+    def _late(self, name: str) -> bool:
+        return self._slow.get(name, ("", 0))[1] >= PATIENCE
 
     def _best(self, members: Sequence[str]) -> dict[str, int]:
         counts = dict.fromkeys(members, 1)

@@ -75,7 +75,8 @@ class Vault:
             self._files.full = (str(order["tier"]), int(order.get("count", 1)))
 
     def _tell(self, body: Mapping[str, Any]) -> None:
-        self._replica.diary.note("ckpt", **dict(body))
+        fields = {"form" if name == "kind" else name: value for name, value in body.items()}
+        self._replica.diary.note("ckpt", **fields)
         if body.get("phase") == "committed":
             try:
                 self._replica.say("saved", step=body["step"])
