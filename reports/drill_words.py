@@ -52,7 +52,7 @@ LEDGER: Mapping[str, str] = {
 
 def proven(body: Mapping[str, Any]) -> str:
     """Return the level that was shown, with its meaning."""
-    level = body.get("proof")
+    level = str(body.get("proof"))
     return f"{level}, {PROOFS[level]}" if level in PROOFS else "no level of proof"
 
 

@@ -74,16 +74,29 @@ class Job(Protocol):
 
 
 class Stage(Protocol):
-    """Where a drill is held: the rack, the record, the size, and chance.
+    """Where a drill is held: the rack, the record, the size, and chance (`draw`)."""
 
-    `layer` is A (our own run), B (torchft) or C (a command).
-    """
-
-    spec: RackSpec
-    seed: int
     draw: Random
-    small: bool
-    layer: str
+
+    @property
+    def spec(self) -> RackSpec:
+        """The rack."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """The seed of all that is drawn."""
+        ...
+
+    @property
+    def small(self) -> bool:
+        """Whether the drill should be as short as it can."""
+        ...
+
+    @property
+    def layer(self) -> str:
+        """A (our own run), B (torchft) or C (a command)."""
+        ...
 
     def sized(self, plan: Plan) -> Plan:
         """Return the plan with the stage's seed, and the steps and replicas that were asked for."""
@@ -106,11 +119,22 @@ class Stage(Protocol):
         ...
 
     def plant(self, *faults: str) -> None:
-        """Plant each ``KIND@SUBJECT[:key=value]`` into the emulated rack, all at once, now."""
+        """Plant each ``KIND@SUBJECT[:key=value]`` into the emulated rack, all at once, now.
+
+        Within the block of `watch`; each is noted as injected.
+        """
         ...
 
     def watch(self, job: Job) -> AbstractContextManager[None]:
         """Watch telemetry while the block lasts: find, classify, choose a spare, tell the job."""
+        ...
+
+    def suspect(self, member: str, why: str) -> None:
+        """Tell the watch that a member's results are wrong, so that its GPU is burnt."""
+        ...
+
+    def quiet(self, within: float = 30.0) -> bool:
+        """Wait until the watch has dealt with all that was planted or suspected; False if not."""
         ...
 
     def fact(self, what: str, **fields: Any) -> None:
