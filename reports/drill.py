@@ -6,6 +6,7 @@ untrusted: nothing in it is obeyed.
 """
 
 import contextlib
+import math
 import shlex
 import sys
 import threading
@@ -49,7 +50,7 @@ class Watching:
         self._began = 0.0
         self._steps = self._step = 0
         self._course = ""
-        self._hit = self._back = False
+        self._hit, self._back = math.inf, False
         self._lines = 0
 
     def __enter__(self) -> Self:
@@ -109,10 +110,10 @@ class Watching:
     def _timeline(self, what: Happening) -> None:
         word, text = WORDS.get(what.kind, ""), told(what)
         if what.kind == "injected":
-            self._hit = True
-        if what.kind == "step" and self._hit and not self._back:
+            self._hit = min(self._hit, what.at)
+        if what.kind == "step" and what.at > self._hit and not self._back:
             word, text = self._resumed(what)
-        if word and self._hit and self._lines < SHOWN:
+        if word and what.at >= self._hit and self._lines < SHOWN:
             self._lines += 1
             at = max(what.at - self._began, 0.0)
             self._page.line(f"{at:8.2f} s  {word:<15} {text}", hang=" " * 28)
