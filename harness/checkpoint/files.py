@@ -9,7 +9,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +65,10 @@ class Files:
     def rmdir(self, path: Path) -> None:
         """Remove a directory, which must be empty."""
         path.rmdir()
+
+    def put(self, address: str, send: Callable[[], None]) -> None:  # noqa: ARG002 - for others
+        """Have an object put into a store, or removed from it: `send` does it, in one go."""
+        send()
 
 
 def names(folder: Path) -> list[str]:

@@ -49,6 +49,11 @@ class LocalStore:
         """Return the names of all directories of steps."""
         return store.steps_among(names(self.root), self.url)
 
+    def unfinished(self) -> list[int]:
+        """Return the steps of saves that were begun, and not ended."""
+        steps = {int(match[1]) for name in names(self.root) if (match := TEMPORARY.fullmatch(name))}
+        return sorted(steps - {0})
+
     def read(self, directory: str, name: str, most: int) -> bytes:
         """Return a small file of at most `most` bytes."""
         with opened(self.root / directory, name) as (descriptor, size):

@@ -8,13 +8,15 @@ driver of a store may raise anything at all: `_asking` makes a CheckpointError o
 import contextlib
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackproof.harness.checkpoint import manifest, store
+from rackproof.harness.checkpoint.files import Files
 from rackproof.harness.errors import CheckpointError
 
 AT_ONCE = 64 << 20  # bytes: larger objects are put and fetched in pieces
@@ -27,6 +29,7 @@ class ObjectStore:
 
     url: str
     options: tuple[tuple[str, Any], ...] = ()
+    files: Files = field(default_factory=Files)
 
     def foreign(self) -> bool:
         """Return whether the root holds something, and is not marked as ours."""
@@ -34,8 +37,15 @@ class ObjectStore:
         return bool(found) and store.MARK not in found
 
     def names(self) -> list[str]:
-        """Return the names of all directories of steps, whether or not they were committed."""
-        return store.steps_among(self._list(""), self.url)
+        """Return the names of directories of steps that have a manifest: those were committed."""
+        found = store.steps_among(self._list(""), self.url)
+        committed = self._committed()
+        return [name for name in found if name in committed]
+
+    def unfinished(self) -> list[int]:
+        """Return the steps of directories that have no manifest."""
+        left = set(self._list("")) - self._committed()
+        return sorted(place[0] for name in left if (place := manifest.place(name)))
 
     def read(self, directory: str, name: str, most: int) -> bytes:
         """Return a small object of at most `most` bytes; FileNotFoundError where there is none."""
@@ -99,8 +109,7 @@ class ObjectStore:
         """Take a checkpoint away, its manifest first: without it there is no checkpoint."""
         for name in sorted(files, key=lambda name: name != manifest.NAME):
             with contextlib.suppress(FileNotFoundError), self._asking(f"{directory}/{name}") as at:
-                system, path = at
-                system.rm_file(path)
+                self.files.put(f"{self.url}/{directory}/{name}", partial(at[0].rm_file, at[1]))
 
     def sweep(self) -> None:
         """Leave unfinished uploads: another writer may be at work on them, which nothing tells."""
@@ -114,15 +123,16 @@ class ObjectStore:
             return sorted(found - {path.rstrip("/").rpartition("/")[2], ""})
         return []
 
+    def _committed(self) -> set[str]:
+        """Return the names of directories with a manifest, of one listing of the whole root."""
+        with contextlib.suppress(FileNotFoundError), self._asking("") as (system, root):
+            rows = [str(row).rpartition("/") for row in system.find(root)]
+            return {at.rpartition("/")[2] for at, _, name in rows if name == manifest.NAME}
+        return set()
+
     def _put(self, name: str, pieces: Sequence[memoryview]) -> None:
         with self._asking(name) as (system, path):
-            if sum(piece.nbytes for piece in pieces) <= AT_ONCE:
-                system.pipe_file(path, b"".join(pieces))
-                return
-            with system.open(path, "wb", block_size=AT_ONCE) as out:
-                for piece in pieces:
-                    for at in range(0, piece.nbytes, AT_ONCE):
-                        out.write(piece[at : at + AT_ONCE])
+            self.files.put(f"{self.url}/{name}", partial(_send, system, path, pieces))
 
     @contextlib.contextmanager
     def _asking(self, name: str) -> Iterator[tuple[Any, str]]:
@@ -138,6 +148,17 @@ class ObjectStore:
         except Exception as error:
             msg = f"{self.url}: {type(error).__name__}: {str(error)[:200]}"
             raise CheckpointError(msg) from error
+
+
+def _send(system: Any, path: str, pieces: Sequence[memoryview]) -> None:
+    """Put an object, a large one in several pieces: it is there when the last one is."""
+    if sum(piece.nbytes for piece in pieces) <= AT_ONCE:
+        system.pipe_file(path, b"".join(pieces))
+        return
+    with system.open(path, "wb", block_size=AT_ONCE) as out:
+        for piece in pieces:
+            for at in range(0, piece.nbytes, AT_ONCE):
+                out.write(piece[at : at + AT_ONCE])
 
 
 def _connect(url: str, options: Sequence[tuple[str, Any]]) -> tuple[Any, str]:

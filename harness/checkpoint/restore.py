@@ -52,11 +52,12 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The directories of a tier, and what its LATEST says."""
+    """The directories of a tier, the steps of unfinished saves, and what its LATEST says."""
 
     tier: Tier
     store: Store
     names: Sequence[str]
+    unfinished: Sequence[int]
     latest: str | None
 
 
@@ -114,7 +115,9 @@ def _in_order(found: Sequence[Found]) -> list[tuple[tuple[int, int, int], Found,
 def _ask(tier: Tier, within: float, tale: _Tale) -> Found | None:
     """Return what a tier holds, or None; it is passed over when it fails or does not answer."""
     store = tier.store()
-    answer = _in_time(lambda: Found(tier, store, store.names(), store.latest()), within)
+    answer = _in_time(
+        lambda: Found(tier, store, store.names(), store.unfinished(), store.latest()), within
+    )
     if isinstance(answer, Found):
         return answer
     why = f"no answer in {within:g} s" if answer is None else reason(answer)
@@ -141,6 +144,11 @@ def _in_time(what: Callable[[], Found], within: float) -> Found | Exception | No
 def _hints(found: Sequence[Found], step: int, tale: _Tale) -> None:
     """Remark where LATEST says otherwise; it is never followed."""
     for each in found:
+        tale.remarks += [
+            f"a save of step {left} to {each.tier.name} was never finished, and is ignored"
+            for left in each.unfinished
+            if left > step
+        ]
         if each.latest is None:
             continue
         place = manifest.place(each.latest)

@@ -55,10 +55,14 @@ class Store(Protocol):
         ...
 
     def names(self) -> list[str]:
-        """Return the names of all directories of steps, whether or not they were committed.
+        """Return the names of directories of steps that were committed, unverified.
 
         FileNotFoundError where the place is gone, or was never used.
         """
+        ...
+
+    def unfinished(self) -> list[int]:
+        """Return the steps of saves that were begun, and not committed: readers ignore them."""
         ...
 
     def read(self, directory: str, name: str, most: int) -> bytes:

@@ -69,7 +69,7 @@ class Tier:
         """Return what reads and writes there; nothing is asked of the place yet."""
         if self.local:
             return LocalStore(self.root, files or Files())
-        return ObjectStore(self.url, self.options)
+        return ObjectStore(self.url, self.options, files or Files())
 
     def uri(self, directory: str) -> str:
         """Return the address of a step's directory."""
