@@ -21,7 +21,7 @@ from rackproof.harness.errors import DrillError
 from rackproof.harness.happening import Happening
 from rackproof.harness.launch import logtail, processes
 from rackproof.harness.launch.copy import EVENTS, Copy, Order
-from rackproof.harness.launch.crew import DRILL, Crew, Note, Terms, nobody
+from rackproof.harness.launch.crew import Crew, Note, Terms, nobody
 from rackproof.harness.launch.member import Member, Seen
 from rackproof.harness.launch.processes import Process
 from rackproof.harness.launch.tail import Tail
@@ -35,9 +35,9 @@ class CommandJob:
     """The job. Times are seconds; `steps` None: as many as the command makes.
 
     Each copy is started again at most `restarts` times by itself; with `auto` False only when it is
-    told to. A copy that makes no step for `patience` (None: two minutes) is taken for hung. SIGTERM gets `grace`
-    before SIGKILL. `url`: where checkpoints belong (default: folder/checkpoints). `note` and `fact`
-    are told at once what the job does and sees. Safe to be called from several threads.
+    told to. A copy that makes no step for `patience` (None: two minutes) is taken for hung. SIGTERM
+    gets `grace` before SIGKILL. `url`: where checkpoints belong (default: folder/checkpoints).
+    `note` and `fact` are told at once what the job does and sees. Several threads may call it.
     """
 
     command: Sequence[str]
@@ -109,8 +109,8 @@ class CommandJob:
 
     @property
     def acts(self) -> list[Happening]:
-        """What the job did itself, without what the drill made it do (injected)."""
-        return [each for each in self.happenings if each.who == DRILL and each.kind != "injected"]
+        """What the job did itself, without what the drill did (injected), in a list that grows."""
+        return self._crew.acts
 
     @property
     def seen(self) -> list[Seen]:

@@ -1,8 +1,8 @@
 """The copies of a training command together: hears what they say, sees who ends, starts again.
 
-Comes in: copies, and terms. Goes out: happenings, what was seen, and problems, in lists that grow and, where
-the terms name somebody, at once. Everything happens in `turn`, which whoever waits calls often;
-there is no thread in here.
+Comes in: copies, and terms. Goes out: happenings, what was seen, and problems, in lists that grow
+and, where the terms name somebody, at once. Everything happens in `turn`, which whoever waits calls
+often; there is no thread in here.
 """
 
 import select
@@ -55,6 +55,7 @@ class Crew:
     placement: dict[str, str]
     newest: int = 0
     happenings: list[Happening] = field(default_factory=list)
+    acts: list[Happening] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     _dead: set[tuple[int, int]] = field(default_factory=set)
@@ -235,7 +236,10 @@ class Crew:
 
     def note(self, kind: str, **fields: Any) -> None:
         """Take down what the job itself does, now."""
-        self.happenings.append(Happening(time.monotonic(), DRILL, kind, fields))
+        act = Happening(time.monotonic(), DRILL, kind, fields)
+        self.happenings.append(act)
+        if kind != "injected":
+            self.acts.append(act)
         self.terms.note(kind, fields)
 
     def saw(self, what: str, **fields: Any) -> None:

@@ -51,9 +51,9 @@ class Kept:
         _adopt(more=True)
         try:
             self._socket, self._keeper = self._launch(command, environment, log)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in a word
             _adopt(more=False)
-            msg = f"cannot start {command[0]}: {error.strerror or error}"
+            msg = f"cannot start {command[0]}: {getattr(error, 'strerror', None) or error}"
             raise DrillError(msg) from error
         self._hear(START, "started", "failed")
         if "started" not in self._told:
