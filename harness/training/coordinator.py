@@ -152,16 +152,17 @@ class Coordinator:
         place.last = time.monotonic()
         self._watch(place)
         for head, payload in frames:
-            if place.line is None:
-                return
-            self.take(place, head, payload)
+            if place.state != OUT:  # what it said before may have put it out
+                self.take(place, head, payload)
 
     def _watch(self, place: Place) -> None:
         if place.line is not None:
             both = selectors.EVENT_READ | (selectors.EVENT_WRITE if place.line.full else 0)
             self._selector.modify(place.line.socket, both)
 
-    def send(self, place: Place, what: str, payload: bytes | memoryview = b"", **more: Any) -> None:
+    def send(
+        self, place: Place, what: str, payload: bytes | bytearray | memoryview = b"", **more: Any
+    ) -> None:
         """Send a frame to a member; one that is gone is lost."""
         if place.line is None:
             return

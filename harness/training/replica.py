@@ -38,8 +38,7 @@ ORDERS: Mapping[str, str] = {
     "slow": "every micro-shard takes `seconds` longer",
     "wrong-state": "the state that it takes over has a wrong bit",
     "lie": "it claims steps that it does not take",
-    "slow-disk": "each write to a tier named `tier` takes `seconds` longer",
-    "full-disk": "writes to a tier named `tier` fail with ENOSPC, `count` times",
+    "storage": "storage `under` a path breaks: checkpoint.faulty.Order's kind, after and seconds",
 }
 """What broken hardware, or a broken trainer, would make of it."""
 
@@ -92,7 +91,7 @@ class Replica:
             data=None if self.data is None else self.data.as_json(),
         )  # fmt: skip
 
-    def say(self, what: str, payload: bytes | memoryview = b"", **fields: Any) -> None:
+    def say(self, what: str, payload: bytes | bytearray | memoryview = b"", **fields: Any) -> None:
         """Send a frame; raises wire.Closed."""
         with self._send:
             wire.send(self._line, {"what": what, **fields}, payload)
@@ -155,7 +154,7 @@ class Replica:
         self.prepared = (after.step, after, after.digest())
         self.say("vote", epoch=head["epoch"], step=after.step, digest=self.prepared[2])
 
-    def commit(self, head: Mapping[str, Any], _: bytearray) -> None:
+    def commit(self, head: Mapping[str, Any], __: bytearray) -> None:
         """Make the prepared state the present one, and say so; write a checkpoint where told."""
         if self.prepared is None or self.prepared[0] != head["step"]:
             return

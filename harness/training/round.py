@@ -149,11 +149,11 @@ class Round:
             return
         if self.votes is None:
             self._suspicions()
-            if self.ballot is not None and self.ballot.poisoned:
+            if self.ballot.poisoned:
                 self._quarantine()
-            elif self.ballot is not None and self.ballot.done and self.run.places.active:
+            elif self.ballot.done and self.run.places.active:
                 self._reduce()
-            elif self.ballot is not None:
+            else:
                 self._fill()
         elif len(self.votes) >= len(self.run.places.active):
             self._count()

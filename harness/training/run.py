@@ -23,7 +23,7 @@ from rackproof.harness.launch import processes
 from rackproof.harness.launch.member import Member, Seen
 from rackproof.harness.launch.tail import Tail
 from rackproof.harness.training.dataset import DataSet
-from rackproof.harness.training.diary import FOLDER
+from rackproof.harness.training.diary import FOLDER, Diary
 from rackproof.harness.training.plan import Plan
 from rackproof.harness.training.replica import DATA, ORDERS
 from rackproof.harness.training.roster import Roster
@@ -74,6 +74,7 @@ class LayerA:
         except OSError as error:
             msg = f"{self.folder}: cannot be written ({error.strerror})"
             raise DrillError(msg) from error
+        self._diary = Diary(self.folder, "supervisor", 1)
         self._write_roster(resume=False)
         self._thread.start()
         with self._news:
@@ -137,6 +138,7 @@ class LayerA:
                 if child.stdin is not None:
                     child.stdin.close()
             self._living.clear()
+            self._diary.close()
             for log in self._logs:
                 log.close()
             self._logs.clear()
@@ -160,6 +162,7 @@ class LayerA:
                 if child.stdin is not None:
                     child.stdin.close()
                 self._see("died", member=name, pid=child.pid, code=code)
+                self._diary.note("exited", member=name, pid=child.pid, code=code)
                 if name == COORDINATOR and code and not self._ended:
                     self._again()
 
@@ -300,6 +303,8 @@ class LayerA:
         if what not in ORDERS:
             msg = f"{what} is no order: {', '.join(ORDERS)} are"
             raise DrillError(msg)
+        if what == "storage":
+            how = {"kind": "", "under": "/", "after": 0, "seconds": 0.0, **how}
         self._say(member, {"order": what, **how})
 
     def link(self, member: str, *, delay: float = 0.0, cut: bool = False) -> None:

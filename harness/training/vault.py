@@ -5,15 +5,11 @@ happenings. The defect ``forget:FIELD`` of a plan makes a careless trainer of it
 field out when it writes, and does without when it reads.
 """
 
-import errno
-import threading
-import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rackproof.harness.checkpoint import anatomy, restore, topology, writer
-from rackproof.harness.checkpoint.files import Files
+from rackproof.harness.checkpoint.faulty import Faulty, Order
 from rackproof.harness.checkpoint.tiers import Tier
 from rackproof.harness.training import wire
 from rackproof.harness.training.data import DataState
@@ -25,34 +21,6 @@ if TYPE_CHECKING:
 DRAIN = 60.0  # s that the last checkpoint may take at the end
 
 
-class BentFiles(Files):
-    """File operations as a slow or full disk does them, on paths that hold a text."""
-
-    def __init__(self) -> None:
-        """Bend nothing yet."""
-        self.slow: tuple[str, float] = ("", 0.0)
-        self.full: tuple[str, int] = ("", 0)
-        self._open: dict[int, str] = {}
-
-    def create(self, path: Path) -> int:
-        """Make a file, and remember which it is."""
-        descriptor = super().create(path)
-        self._open[descriptor] = str(path)
-        return descriptor
-
-    def write(self, descriptor: int, data: memoryview) -> None:
-        """Write, late or not at all."""
-        path = self._open.get(descriptor, "")
-        where, seconds = self.slow
-        if where and where in path:
-            time.sleep(seconds)
-        where, count = self.full
-        if where and where in path and count:
-            self.full = (where, count - 1)
-            raise OSError(errno.ENOSPC, "No space left on device", path)
-        super().write(descriptor, data)
-
-
 class Vault:
     """The checkpoints of one replica."""
 
@@ -60,19 +28,17 @@ class Vault:
         """Open nothing: a spare that is never needed never writes."""
         self._replica = replica
         self._writer: writer.Writer | None = None
-        self._files = BentFiles()
-        self._lock = threading.Lock()
+        self._files = Faulty()
         self.uri = ""
         kind, _, value = replica.plan.defect.partition(":")
         self._forget = value if kind == "forget" else ""
 
     def bend(self) -> None:
-        """Take in what was ordered of disks: a tier's name stands in its paths."""
-        orders = self._replica.orders
-        if (order := orders.get("slow-disk")) is not None:
-            self._files.slow = (str(order["tier"]), float(order["seconds"]))
-        if (order := orders.pop("full-disk", None)) is not None:
-            self._files.full = (str(order["tier"]), int(order.get("count", 1)))
+        """Take in what storage was ordered to do; see checkpoint.faulty.Order."""
+        order = self._replica.orders.pop("storage", None)
+        if order is not None:
+            known = {name: order[name] for name in ("kind", "under", "after", "seconds")}
+            self._files.obey(Order(**known))
 
     def _tell(self, body: Mapping[str, Any]) -> None:
         fields = {"form" if name == "kind" else name: value for name, value in body.items()}
@@ -100,8 +66,8 @@ class Vault:
         if self._writer is None:
             tiers = [Tier.of(text) for text in replica.roster.tiers(replica.name)]
             self._writer = writer.Writer(
-                tiers, tell=self._tell, busy=plan.busy, delta=plan.delta, files=self._files,
-                leave_out=self._forget,
+                tiers, tell=self._tell, busy="skip" if plan.busy == "skip" else "wait",
+                delta=plan.delta, files=self._files, leave_out=self._forget,
             )  # fmt: skip
         self._writer.save(anatomy.Snapshot(replica.state.step, weights, moments, context))
 

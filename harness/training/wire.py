@@ -22,10 +22,12 @@ class Closed(ConnectionError):
     """The other end is gone, or speaks something else."""
 
 
-def packed(header: Header, payload: bytes | memoryview = b"") -> list[bytes | memoryview]:
+def packed(
+    header: Header, payload: bytes | bytearray | memoryview = b""
+) -> list[bytes | bytearray | memoryview]:
     """Return the parts of a frame, so that a large payload is not copied."""
     text = json.dumps(header, separators=(",", ":")).encode()
-    parts: list[bytes | memoryview] = [LENGTHS.pack(len(text), len(payload)) + text]
+    parts: list[bytes | bytearray | memoryview] = [LENGTHS.pack(len(text), len(payload)) + text]
     return [*parts, payload] if len(payload) else parts
 
 
@@ -37,7 +39,9 @@ def open_to(address: tuple[str, int], within: float) -> socket.socket:
     return connection
 
 
-def send(connection: socket.socket, header: Header, payload: bytes | memoryview = b"") -> None:
+def send(
+    connection: socket.socket, header: Header, payload: bytes | bytearray | memoryview = b""
+) -> None:
     """Send a whole frame; raises Closed."""
     try:
         for part in packed(header, payload):
@@ -109,7 +113,7 @@ class Line:
         """Whether something is still to go out."""
         return bool(self._out)
 
-    def put(self, header: Header, payload: bytes | memoryview = b"") -> None:
+    def put(self, header: Header, payload: bytes | bytearray | memoryview = b"") -> None:
         """Queue a frame and send what goes at once; raises Closed."""
         self._out += [memoryview(part).cast("B") for part in packed(header, payload)]
         self.flush()
