@@ -1,8 +1,8 @@
 """What our own tests need: tools by name, and no test left out in silence.
 
-A test asks ``tool("chromium")`` for the path of a program. Where it is missing the test is skipped
-with the reason and the Debian package, and the end of the run lists in plain words what was left
-out. With ``REQUIRE_ALL=1``, as in CI, every skip is a failure, but for those whose reason says
+A test asks ``tool("chromium")`` for the path of a program, ``module("torch")`` for a package. Where
+it is missing the test is skipped with the reason and what to install, and the end of the run lists
+in plain words what was left out. With ``REQUIRE_ALL=1``, as in CI, every skip is a failure, but for those whose reason says
 ``optional``: what no package gives, such as a GPU, or what is not asked of CI, such as nvcc.
 """
 
@@ -18,6 +18,8 @@ import pytest
 
 # The Debian package of a program, where it has another name.
 PACKAGES = {"cc": "gcc libc6-dev", "nvcc": "nvidia-cuda-toolkit", "chromium-browser": "chromium"}
+# The extra of ours that brings a module.
+EXTRAS = {"torch": "test-torch", "torchft": "test-torch"}
 
 
 def require_all() -> bool:
@@ -36,6 +38,22 @@ def find_tool(name: str, *, optional: bool = False) -> str:
     if require_all():
         pytest.fail(f"REQUIRE_ALL: {reason}", pytrace=False)
     pytest.skip(reason)
+
+
+def find_module(name: str) -> None:
+    """Skip the test, or fail it, where module `name` is not installed; it is not imported."""
+    if importlib.util.find_spec(name) is not None:
+        return
+    reason = f"{name} is not installed (pip install '.[{EXTRAS.get(name, 'test')}]')"
+    if require_all():
+        pytest.fail(f"REQUIRE_ALL: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def module() -> Callable[[str], None]:
+    """Ask for a package that only some tests need: ``module("torch")``."""
+    return find_module
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,10 @@ def test_needs_a_tool(tool):
 def test_wants_a_tool(tool):
     tool("no-such-compiler", optional=True)
 
+def test_needs_a_module(module):
+    module("pytest")
+    module("torch_of_another_world")
+
 def test_skips_by_itself():
     pytest.skip("no reason worth telling")
 """
@@ -43,10 +47,14 @@ def run(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 def test_elsewhere_a_missing_tool_is_listed_with_its_package(tmp_path):
     done = run(tmp_path)
     assert done.returncode == 0, done.stdout
-    assert "1 passed, 3 skipped" in done.stdout
+    assert "1 passed, 4 skipped" in done.stdout
     assert (
         "1 test left out: no-such-program is not installed "
         "(Debian: apt-get install no-such-program)" in done.stdout
+    )
+    assert (
+        "1 test left out: torch_of_another_world is not installed (pip install '.[test]')"
+        in done.stdout
     )
     assert "1 test left out: no reason worth telling" in done.stdout
 
@@ -59,8 +67,9 @@ def test_require_all_may_be_switched_off(tmp_path, value):
 def test_in_ci_only_what_is_optional_may_be_left_out(tmp_path):
     done = run(tmp_path, REQUIRE_ALL="1")
     assert done.returncode == 1
-    assert "2 failed, 1 passed, 1 skipped" in done.stdout
+    assert "3 failed, 1 passed, 1 skipped" in done.stdout
     assert "REQUIRE_ALL: no-such-program is not installed" in done.stdout
+    assert "REQUIRE_ALL: torch_of_another_world is not installed" in done.stdout
     assert "REQUIRE_ALL: left out: no reason worth telling" in done.stdout
     assert "1 test left out: optional: no-such-compiler" in done.stdout
 

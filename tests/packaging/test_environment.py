@@ -155,8 +155,8 @@ esac
 """
 
 
-def prepare(checkout, what):
-    environment = {"PATH": os.environ["PATH"], "PYTHON": str(checkout.parent / "python3")}
+def prepare(checkout, what, **more):
+    environment = {"PATH": os.environ["PATH"], "PYTHON": str(checkout.parent / "python3"), **more}
     command = ["/bin/sh", str(checkout / ".ci/environment"), what]
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
@@ -193,6 +193,36 @@ def test_a_burn_does_not_serve_the_tests(checkout):
     finish(prepare(checkout, "burn"))
     finish(prepare(checkout, "test"))
     assert calls(checkout)[-1].endswith("--editable .[test]")
+
+
+def test_where_nothing_may_be_left_out_there_is_torch(checkout):
+    finish(prepare(checkout, "test"))
+    finish(prepare(checkout, "test", REQUIRE_ALL="1"))
+    assert calls(checkout)[-1].endswith("--editable .[test,test-torch]")
+    for what, environment in (("test", {"REQUIRE_ALL": "1"}), ("test", {}), ("burn", {})):
+        finish(prepare(checkout, what, **environment))
+    assert len(calls(checkout)) == 3  # it serves the others too
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_elsewhere_there_is_none(checkout, value):
+    finish(prepare(checkout, "test", REQUIRE_ALL=value))
+    assert calls(checkout)[-1].endswith("--editable .[test]")
+
+
+def test_a_burn_needs_no_torch_even_in_ci(checkout):
+    finish(prepare(checkout, "burn", REQUIRE_ALL="1"))
+    assert calls(checkout)[-1].endswith("--editable .")
+
+
+def test_what_serves_is_made_anew_when_pyproject_changes(checkout):
+    finish(prepare(checkout, "test", REQUIRE_ALL="1"))
+    with (checkout / "pyproject.toml").open("a") as file:
+        file.write("# changed\n")
+    finish(prepare(checkout, "test"))
+    assert calls(checkout)[-1].endswith("--editable .[test]")
+    finish(prepare(checkout, "test", REQUIRE_ALL="1"))
+    assert calls(checkout)[-1].endswith("--editable .[test,test-torch]")
 
 
 def test_two_at_once_make_one(checkout):
