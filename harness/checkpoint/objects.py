@@ -49,7 +49,7 @@ class ObjectStore:
 
     def read(self, directory: str, name: str, most: int) -> bytes:
         """Return a small object of at most `most` bytes; FileNotFoundError where there is none."""
-        with self._asking(f"{directory}/{name}") as (system, path):
+        with self._asking(f"{directory}/{name}".removeprefix("./")) as (system, path):
             size = int(system.info(path)["size"])
             if size > most:
                 msg = f"{name} has {size} bytes, over {most}"
