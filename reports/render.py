@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rackproof.diagnostics.judge import judge
 from rackproof.harness.errors import RecordError, SpecError, nearest
+from rackproof.reports import drill_read
 from rackproof.reports.handover import NAMING, ONLY_NAMING
 from rackproof.reports.read import fingerprint, is_run, read_run, span
 
@@ -22,6 +23,29 @@ FORMS = {
     "slurm": "slurm.txt",
     "kubernetes": "kubernetes.json",
 }
+
+OF_DRILLS = ("html", "junit", "csv")
+"""The forms that a drill has; the others are of burns."""
+
+
+def _drill_text(run: Path, form: str) -> str:
+    """Return a drill in a form, judged again from its record."""
+    from rackproof.diagnostics.recovery.judge import judge as judge_drill  # noqa: PLC0415
+    from rackproof.reports import drill_forms  # noqa: PLC0415
+
+    if form not in OF_DRILLS:
+        msg = f"--as {form}: {run} is a drill, which can be had as {', '.join(OF_DRILLS)}"
+        raise SpecError(msg)
+    record = drill_read.read_drill(run)
+    body = drill_forms.as_json(record, judge_drill(record), run)
+    if form == "csv":
+        return drill_forms.csv(body)
+    fingerprint = drill_read.fingerprint(run)
+    if form == "junit":
+        return drill_forms.junit(body, record, fingerprint)
+    from rackproof.reports.html.drill_page import render as render_drill  # noqa: PLC0415
+
+    return render_drill(body, record, fingerprint=fingerprint, name=run.resolve().name)
 
 
 def _text(run: Path, form: str, nodes: Sequence[str]) -> str:
@@ -85,10 +109,13 @@ def report(run: Path, form: str, out: str | None, nodes: Sequence[str] = ()) -> 
     if not run.exists():
         msg = f"{run}: there is no such run directory"
         raise RecordError(msg)
-    if not is_run(run):
+    drill = drill_read.is_drill(run)
+    if not drill and not is_run(run):
         msg = f"{run}: holds no record of a run"
         raise RecordError(msg)
     folder = run if run.is_dir() else run.parent
+    if drill:
+        return _put(folder, form, out, _drill_text(folder, form))
     if form == "parquet":
         from rackproof.reports.table import parquet  # noqa: PLC0415
 
@@ -96,7 +123,11 @@ def report(run: Path, form: str, out: str | None, nodes: Sequence[str] = ()) -> 
         record = read_run(folder)
         parquet(record.planned(), judge(record), path)
         return path
-    text = _text(folder, form, nodes)
+    return _put(folder, form, out, _text(folder, form, nodes))
+
+
+def _put(folder: Path, form: str, out: str | None, text: str) -> Path | None:
+    """Write a text to where it was asked for; return the file, None for stdout."""
     if out == "-":
         sys.stdout.write(text)
         sys.stdout.flush()

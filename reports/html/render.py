@@ -35,7 +35,8 @@ def _finalize(value: object) -> object:
 
 
 @functools.cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return what renders our templates: everything is escaped, and nothing may be missing."""
     return Environment(
         loader=PackageLoader("rackproof.reports.html", ""),
         autoescape=True,
@@ -46,11 +47,13 @@ def _environment() -> Environment:
     )
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return a file of ours that becomes part of a page."""
     return resources.files("rackproof.reports.html").joinpath(name).read_text("utf-8").strip()
 
 
-def _hash(text: str) -> Markup:
+def sha256(text: str) -> Markup:
+    """Return what a Content-Security-Policy calls a text of a page."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     return Markup("sha256-{}").format(digest)
 
@@ -70,9 +73,9 @@ def render(
     """
     plan = record.planned()
     evidence = Evidence(plan, judgement)
-    style, script = _asset("style.css"), _asset("page.js")
+    style, script = asset("style.css"), asset("page.js")
     return (
-        _environment()
+        environment()
         .get_template("page.html.j2")
         .render(
             **_context(plan, judgement),
@@ -82,8 +85,8 @@ def render(
             evidence=Markup(embedded(evidence.tables())),  # noqa: S704 - holds no < > or &
             style=Markup(style),  # noqa: S704 - our own file
             script=Markup(script),  # noqa: S704 - our own file
-            style_hash=_hash(style),
-            script_hash=_hash(script),
+            style_hash=sha256(style),
+            script_hash=sha256(script),
             fingerprint=fingerprint,
             name=name,
             check_command=CHECK_COMMAND,

@@ -1,0 +1,298 @@
+"""A drill drawn: steps over time, a lane for each member, and the recovery word by word.
+
+In: the record, and the contract's JSON of `drill`. Out: shapes with coordinates in units of the
+drawing, for the template. Every drawing is made twice, for a wide and for a narrow page, since the
+text of a picture that is scaled down cannot be read.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rackproof.diagnostics.recovery.record import Course, DrillRecord
+from rackproof.harness.happening import Happening
+
+WIDE, NARROW = 960, 340
+MOST_LANES = 24
+MOST_TICKS = 1500  # of one lane; more would only be one bar
+HEIGHT = 190  # of the steps
+LANE = 22
+MARKS: Mapping[str, str] = {
+    "lost": "lost",
+    "isolated": "isolated",
+    "spare-active": "active",
+    "restore": "restored",
+    "refused": "refused",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Seconds of a course on `left` … `right` of a drawing."""
+
+    seconds: float
+    left: float
+    right: float
+
+    def x(self, at: float) -> float:
+        """Return where a moment lies; what is outside lies at the edge."""
+        share = min(max(at / self.seconds, 0.0), 1.0)
+        return round(self.left + share * (self.right - self.left), 1)
+
+    def ticks(self, most: int) -> list[tuple[float, str]]:
+        """Return a few round moments with their labels."""
+        step = _round_step(self.seconds / most)
+        count = int(self.seconds / step + 1e-9)
+        return [(self.x(n * step), f"{n * step:g} s") for n in range(count + 1)]
+
+
+def _round_step(least: float) -> float:
+    power = 10.0 ** math.floor(math.log10(max(least, 1e-6)))
+    for factor in (1, 2, 5):
+        if least <= factor * power:
+            return factor * power
+    return 10 * power
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something at a moment: `kind` is its shape, `text` what it says."""
+
+    x: float
+    y: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A member: when it was there, its steps as one path, and what became of it."""
+
+    name: str
+    about: str
+    y: float
+    begin: float
+    end: float
+    ticks: str
+    marks: tuple[Mark, ...]
+    still: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """One drawing of a whole course, `width` × `height` units."""
+
+    width: int
+    height: int
+    left: float
+    right: float
+    base: float
+    line: str
+    top: tuple[float, str]
+    times: tuple[tuple[float, str], ...]
+    faults: tuple[float, ...]
+    restarts: tuple[float, ...]
+    saved: tuple[Mark, ...]
+    lanes: tuple[Lane, ...]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One word of the recovery: `after` seconds from the fault, a bar from the word before it."""
+
+    word: str
+    after: float
+    about: str
+    y: float
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """The recovery after one fault."""
+
+    width: int
+    height: int
+    left: float
+    right: float
+    times: tuple[tuple[float, str], ...]
+    moments: tuple[Moment, ...]
+
+
+def _number(what: Happening) -> int:
+    return what.number("step") or 0
+
+
+def committed(course: Course) -> list[tuple[float, int]]:
+    """Return when each step was first told, in the order of time; who leads a run tells first."""
+    told = [what for what in course.happenings if what.kind == "step"]
+    lead = [what for what in told if what.who == "coordinator"]
+    found: list[tuple[float, int]] = []
+    for what in lead or told:
+        step = _number(what)
+        if not found or step != found[-1][1]:
+            found.append((what.at - course.began, step))
+    return found
+
+
+def _path(points: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{'L' if n else 'M'}{x:g} {y:g}" for n, (x, y) in enumerate(points))
+
+
+def drawing(record: DrillRecord, width: int) -> Drawing | None:
+    """Return the drawing of the run that was hit; None where there is none."""
+    course = record.faulted
+    if course is None:
+        return None
+    seconds = max(course.ended - course.began, 1e-3)
+    left = 96.0 if width > NARROW else 64.0
+    scale = Scale(seconds, left, width - 14.0)
+    steps = committed(course)
+    most = max([record.head.steps, *(step for _, step in steps)])
+    height = HEIGHT if width > NARROW else HEIGHT * 0.8
+
+    def y(step: int) -> float:
+        return round(16 + (height - 16) * (1 - min(max(step, 0), most) / most), 1)
+
+    lanes, more = _lanes(record, course, scale, height + 34)
+    return Drawing(
+        width=width,
+        height=round(height + 34 + LANE * len(lanes) + 26),
+        left=left,
+        right=scale.right,
+        base=height,
+        line=_path((scale.x(at), y(step)) for at, step in steps),
+        top=(y(record.head.steps), str(record.head.steps)),
+        times=tuple(scale.ticks(8 if width > NARROW else 4)),
+        faults=tuple(_times(course, scale, "injected")),
+        restarts=tuple(_times(course, scale, "restarted")),
+        saved=tuple(
+            Mark(scale.x(w.at - course.began), y(_number(w)), "saved",
+                 f"checkpoint of step {_number(w)}, at {w.at - course.began:.2f} s")
+            for w in course.happenings
+            if w.kind == "ckpt" and w.text("phase") == "committed"
+        ),
+        lanes=tuple(lanes),
+        more=more,
+    )  # fmt: skip
+
+
+def _times(course: Course, scale: Scale, kind: str) -> list[float]:
+    found = [scale.x(w.at - course.began) for w in course.happenings if w.kind == kind]
+    return list(dict.fromkeys(found))
+
+
+def members(record: DrillRecord, course: Course) -> list[str]:
+    """Return the members of a run: those that were placed, then those that spoke."""
+    spoke = [what.who for what in course.happenings if what.who != "drill"]
+    named = [what.text("member") for what in course.happenings if what.kind == "injected"]
+    known = dict.fromkeys([*record.head.placement, *spoke, *named])
+    return [name for name in known if name]
+
+
+def _lanes(record: DrillRecord, course: Course, scale: Scale, top: float) -> tuple[list[Lane], int]:
+    names = members(record, course)
+    concerned = {w.text("member") for w in course.happenings if w.kind in ("injected", "lost")}
+    concerned |= {w.text("member") for w in course.happenings if w.kind == "spare-active"}
+    if len(names) > MOST_LANES:
+        first = [name for name in names if name in concerned][:MOST_LANES]
+        rest = [name for name in names if name not in concerned]
+        chosen = {*first, *rest[: MOST_LANES - len(first)]}
+    else:
+        chosen = set(names)
+    shown = [name for name in names if name in chosen]
+    lanes = [_lane(record, course, scale, name, top + LANE * n) for n, name in enumerate(shown)]
+    return lanes, len(names) - len(shown)
+
+
+def _lane(record: DrillRecord, course: Course, scale: Scale, name: str, y: float) -> Lane:
+    own = [what for what in course.happenings if what.who == name]
+    about = [what for what in course.happenings if what.text("member") == name]
+    came = min((what.at for what in own), default=course.began)
+    went = _went(record, name, course.ended)
+    steps = [scale.x(w.at - course.began) for w in own if w.kind == "step"][:MOST_TICKS]
+    marks = [
+        Mark(scale.x(w.at - course.began), y, MARKS[w.kind], _said(w, course))
+        for w in [*about, *(w for w in own if w.kind == "restore")]
+        if w.kind in MARKS
+    ]
+    hit = [
+        Mark(scale.x(w.at - course.began), y, "hit", _said(w, course))
+        for w in about
+        if w.kind == "injected"
+    ]
+    return Lane(
+        name,
+        record.head.placement.get(name, ""),
+        y,
+        scale.x(came - course.began),
+        scale.x(went - course.began),
+        " ".join(f"M{x:g} {y - 6:g}v12" for x in dict.fromkeys(steps)),
+        tuple(sorted((*marks, *hit), key=lambda each: each.x)),
+        tuple(_still(record, name, course, scale)),
+    )
+
+
+def _went(record: DrillRecord, name: str, ended: float) -> float:
+    """Return when the last process of a member died."""
+    died = [
+        fact.at
+        for fact in record.facts
+        if fact.what == "died" and fact.course == "faulted" and fact.fields.get("member") == name
+    ]
+    return max(died, default=ended)
+
+
+def _still(
+    record: DrillRecord, name: str, course: Course, scale: Scale
+) -> list[tuple[float, float]]:
+    """Return the spans in which a member's process was stopped."""
+    found, since = [], None
+    for fact in record.facts:
+        if fact.course != "faulted" or fact.fields.get("member") != name:
+            continue
+        if fact.what == "stopped" and since is None:
+            since = fact.at
+        elif fact.what in ("thawed", "died") and since is not None:
+            found.append((since, fact.at))
+            since = None
+    if since is not None:
+        found.append((since, course.ended))
+    return [(scale.x(a - course.began), scale.x(b - course.began)) for a, b in found]
+
+
+def _said(what: Happening, course: Course) -> str:
+    about = what.text("fault") or what.text("why") or what.text("uri")
+    text = f"{what.text('member') or what.who}: {what.kind}"
+    return f"{text}{f' ({about})' if about else ''} at {what.at - course.began:.2f} s"
+
+
+def recoveries(body: Mapping[str, Any], width: int) -> list[Recovery]:
+    """Return a drawing for each fault of the timeline, the words after it in their order."""
+    groups: list[list[Mapping[str, Any]]] = []
+    for entry in body["timeline"]:
+        if entry["what"] == "fault" or not groups:
+            groups.append([])
+        groups[-1].append(entry)
+    return [_recovery(group, width) for group in groups if len(group) > 1]
+
+
+def _recovery(group: Sequence[Mapping[str, Any]], width: int) -> Recovery:
+    first = group[0]["at"]
+    seconds = max(group[-1]["at"] - first, 1e-3)
+    left = 150.0 if width > NARROW else 112.0
+    scale = Scale(seconds * 1.02, left, width - (96.0 if width > NARROW else 70.0))
+    moments, before = [], 0.0
+    for number, entry in enumerate(group):
+        after = entry["at"] - first
+        about = f"step {entry['step']}" if "step" in entry else str(entry.get("member", ""))
+        begin, end = scale.x(before), scale.x(after)
+        y = 16.0 + LANE * number
+        moments.append(Moment(str(entry["what"]), after, about, y, begin, end))
+        before = after
+    height = round(16 + LANE * len(group) + 22)
+    times = tuple(scale.ticks(6 if width > NARROW else 3))
+    return Recovery(width, height, left, scale.right, times, tuple(moments))
