@@ -7,6 +7,7 @@ a job, waits for a step, injects, and lets the job end. The stage keeps the reco
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ class Job(Protocol):
     """A training run under way, of whatever layer. All times are seconds."""
 
     layer: str
+    folder: Path
 
     def members(self) -> Sequence[Member]:
         """Return who takes part now."""

@@ -59,8 +59,9 @@ class Plan:
     """One run. Times are seconds.
 
     `micro_shards` (V) parts of a batch, of `micro_batch` samples each, are shared among the
-    replicas. `regions` are dealt out in turn to replicas and spares. `audit` recomputes no, one or
-    all micro-shards of a step on another replica. A member that says nothing for `silence` is lost.
+    replicas. `regions` are dealt out in turn to replicas and spares; those `elsewhere` have no GPU
+    in the rack that is watched. `audit` recomputes no, one or all micro-shards of a step on another
+    replica. A member that says nothing for `silence` is lost.
     `tiers` are checkpoint tiers, each ``NAME=URL``; `auto` puts a spare in a lost replica's place
     at once, without waiting to be told. `proxied` leads members' connections through a proxy that
     can be slowed or cut. `defect` is a planted mistake of the trainer, for negative controls:
@@ -78,6 +79,7 @@ class Plan:
     samples: Samples = field(default_factory=Samples)
     mode: str = "keep-batch"
     regions: tuple[str, ...] = ("region0",)
+    elsewhere: tuple[str, ...] = ()
     every: int = 10
     tiers: tuple[str, ...] = ()
     delta: bool = False
@@ -140,6 +142,7 @@ class Plan:
             given["samples"] = Samples(**samples)
             given["regions"] = tuple(given["regions"])
             given["tiers"] = tuple(given["tiers"])
+            given["elsewhere"] = tuple(given["elsewhere"])
             return cls(**given)
         except (KeyError, TypeError, ValueError) as error:
             msg = f"this is no plan of a training run ({error})"

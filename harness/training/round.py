@@ -41,6 +41,7 @@ class Round:
         self.loss = 0.0
         self.began = 0.0
         self._noted = -1
+        self._drawn = 0  # the epoch in which the samples of this step were drawn
 
     @property
     def open(self) -> bool:
@@ -59,6 +60,7 @@ class Round:
         self.votes = None
         assert self.run.data is not None  # noqa: S101 - a state was begun or taken over
         self.ids, self.after = self.run.data.batch(self.run.dataset)
+        self._drawn = self.run.epoch
         self.owners = self._owned()
         shards = [shard for own in self.owners.values() for shard in own]
         self.ballot = Ballot(shards, self._audited(shards))
@@ -134,6 +136,8 @@ class Round:
     def gradient(self, place: Place, head: dict[str, Any], payload: bytearray) -> None:
         """Take a member's gradient of a micro-shard of this step."""
         if self.ballot is None or head.get("step") != self.next or place.state != ACTIVE:
+            return
+        if int(head.get("epoch", -1)) < self._drawn:  # asked before a quarantine: other samples
             return
         place.spent += float(head["seconds"])
         place.count += 1

@@ -1,0 +1,57 @@
+"""What several drills do: wait for a checkpoint, lose all of a job, draw whom it hits."""
+
+from rackproof.diagnostics.drills.base import Job, Stage
+from rackproof.harness.errors import DrillError
+from rackproof.harness.happening import Happening
+from rackproof.harness.training.plan import Plan
+
+
+def steps(stage: Stage, usual: int) -> int:
+    """Return how many steps a drill has: about half where it is to be short."""
+    return max(20, usual // 2) if stage.small else usual
+
+
+def moment(stage: Stage, plan: Plan) -> int:
+    """Draw the step after which the fault strikes: in the second quarter of the run."""
+    return stage.draw.randint(max(1, plan.steps // 4), max(1, plan.steps // 2))
+
+
+def replicas(job: Job) -> list[str]:
+    """Return who takes part, in order."""
+    return sorted(each.name for each in job.members() if each.role == "replica")
+
+
+def victim(stage: Stage, job: Job) -> str:
+    """Draw one of the replicas that take part; a DrillError where there is none."""
+    names = replicas(job)
+    if not names:
+        msg = "the training run has no replica left that could be hit"
+        raise DrillError(msg)
+    return stage.draw.choice(names)
+
+
+def pause(stage: Stage, job: Job) -> None:
+    """Let a drawn moment pass, so that the fault does not always strike at the same one."""
+    job.until(lambda _: False, within=stage.draw.uniform(0.0, 0.02))
+
+
+def stored(job: Job, step: int, within: float = 60.0) -> Happening:
+    """Wait for a committed checkpoint of `step` or later; a DrillError where none comes."""
+
+    def one(what: Happening) -> bool:
+        there = what.kind == "ckpt" and what.text("phase") == "committed"
+        return there and (what.number("step") or 0) >= step
+
+    found = job.until(one, within)
+    if found is None:
+        msg = f"no checkpoint of step {step} or later was committed"
+        raise DrillError(msg)
+    return found
+
+
+def lose_all(job: Job) -> None:
+    """Kill every replica and every spare that waits, and start them again."""
+    for member in job.members():
+        if member.role != "coordinator":
+            job.kill(member.name)
+    job.start(resume=True)

@@ -1,0 +1,160 @@
+"""Drills of storage: the job is lost as a whole, and its checkpoints are not what they should be.
+
+torn-checkpoint: the writer dies at a drawn file operation, and what it had not synced is gone.
+bit-rot: a bit of the newest checkpoint turns, in its tensors or in its manifest. disk-full: a save
+meets ENOSPC. lost-tier: the node is gone with its disk. stale-latest: LATEST names an old one.
+Each then goes back to the newest checkpoint that verifies. slow-tier: a tier takes its time, and
+the training run does not wait for it. Oracle of all: the states of the fault-free run.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rackproof.diagnostics.drills import acts
+from rackproof.diagnostics.drills.base import Drill, Job, Stage
+from rackproof.diagnostics.recovery.record import Expected
+from rackproof.harness.errors import DrillError
+from rackproof.harness.training import harm
+from rackproof.harness.training.plan import Plan
+
+BACK = ("fault", "detected", "isolated", "restored", "resumed")
+OPERATIONS = 14  # of a save of one part, about: the point at which the writer dies is one of them
+
+
+@dataclass(frozen=True, slots=True)
+class _Harm:
+    """A fault by its name, and what does it and says what was done."""
+
+    name: str
+    done: Callable[[Job], str]
+
+
+def _expected(plan: Plan, **more: Any) -> Expected:
+    """Return what must hold where the whole job goes back to a checkpoint, once."""
+    lost = int(more.pop("lost", plan.every + 1))
+    return Expected(
+        timeline=BACK, restarts=1, must_restart=True, kinds=("restarted",), lost_steps=lost, **more
+    )
+
+
+def _plan(stage: Stage, **more: Any) -> Plan:
+    return stage.sized(Plan(steps=acts.steps(stage, 80), every=10, spares=0, **more))
+
+
+def _tier(job: Job, name: str = "checkpoints") -> Path:
+    return job.folder / name
+
+
+def _back(stage: Stage, plan: Plan, harm_: "_Harm", **more: Any) -> None:
+    """Run until two checkpoints are there, do the harm, lose the job, and let it go back."""
+    stage.expect(_expected(plan, **more))
+    stage.clean(plan)
+    with stage.run(plan) as job:
+        acts.stored(job, 2 * plan.every)
+        job.reach(2 * plan.every + stage.draw.randint(1, plan.every - 2))
+        for member in acts.replicas(job):
+            job.freeze(member)  # nothing is written meanwhile, so what is harmed is the newest
+        what = harm_.done(job)
+        stage.note("injected", fault=harm_.name, what=what)
+        stage.fact("fired", fault=harm_.name, fired=1, done=what)
+        acts.lose_all(job)
+        job.finish()
+
+
+def torn_checkpoint(stage: Stage) -> None:
+    """Have the writer die in the middle of a save."""
+    plan = _plan(stage)
+    stage.expect(_expected(plan, lost=2 * plan.every + 1))
+    stage.clean(plan)
+    with stage.run(plan) as job:
+        acts.stored(job, plan.every)
+        writer = acts.replicas(job)[0]
+        after = stage.draw.randrange(OPERATIONS)
+        job.order(writer, "storage", kind="torn", under=str(_tier(job)), after=after)
+        died = job.until(lambda what: what.kind == "lost" and what.text("member") == writer)
+        stage.fact("fired", fault="torn-checkpoint", fired=int(died is not None), after=after)
+        acts.lose_all(job)
+        job.finish()
+
+
+def bit_rot(stage: Stage) -> None:
+    """Turn a bit of the newest checkpoint."""
+    plan = _plan(stage)
+    name = stage.draw.choice(["part-0.safetensors", "MANIFEST.json", "context.json"])
+
+    def harmed(job: Job) -> str:
+        return harm.rot(harm.newest(_tier(job)), stage.draw, name)
+
+    _back(stage, plan, _Harm("bit-rot", harmed), lost=2 * plan.every + 1, passed_over=1)
+
+
+def stale_latest(stage: Stage) -> None:
+    """Have LATEST name the oldest checkpoint."""
+    plan = _plan(stage)
+    _back(stage, plan, _Harm("stale-latest", lambda job: harm.point_back(_tier(job))))
+
+
+def lost_tier(stage: Stage) -> None:
+    """Lose the tier of the node; the one of its peer is left."""
+    plan = _plan(stage, tiers=("T1={run}/nodes/{node}/t1", "T2={run}/nodes/{peer}/t2"))
+
+    def harmed(job: Job) -> str:
+        acts.stored(job, plan.every)
+        return harm.lose(_tier(job, f"nodes/{acts.replicas(job)[0]}/t1"))
+
+    _back(stage, plan, _Harm("lost-tier", harmed))
+
+
+def disk_full(stage: Stage) -> None:
+    """Have a save meet a full disk; the training run goes on, and later goes back further."""
+    plan = _plan(stage)
+    stage.expect(_expected(plan, lost=2 * plan.every + 1))
+    stage.clean(plan)
+    with stage.run(plan) as job:
+        acts.stored(job, plan.every)
+        writer = acts.replicas(job)[0]
+        job.order(writer, "storage", kind="full", under=str(_tier(job)))
+        failed = job.until(lambda what: what.kind == "ckpt" and what.text("phase") == "failed")
+        stage.fact("fired", fault="disk-full", fired=int(failed is not None))
+        if failed is None:
+            msg = "no save met the full disk"
+            raise DrillError(msg)
+        job.reach((failed.number("step") or 0) + 2)
+        acts.lose_all(job)
+        job.finish()
+
+
+def slow_tier(stage: Stage) -> None:
+    """Have a far tier take its time: saves are skipped there, and no step waits."""
+    far = "T3={run}/far"
+    plan = _plan(stage, tiers=("T1={run}/checkpoints", far), busy="skip")
+    stage.expect(
+        Expected(
+            timeline=("fault", "resumed"), unseen=("lost", "isolated", "restarted"), evicted=()
+        )
+    )
+    stage.clean(plan)
+    with stage.run(plan) as job:
+        acts.stored(job, plan.every)
+        writer = acts.replicas(job)[0]
+        job.order(writer, "storage", kind="slow", under=str(_tier(job, "far")), seconds=0.05)
+        began = time.monotonic()
+        job.reach(4 * plan.every)
+        stage.fact("fired", fault="slow-tier", fired=1, seconds=time.monotonic() - began)
+        job.order(writer, "storage", kind="")
+        job.finish()
+
+
+DRILLS = (
+    Drill("torn-checkpoint", "the writer dies in the middle of a save", torn_checkpoint),
+    Drill("bit-rot", "a bit of the newest checkpoint turns: an older one is taken", bit_rot),
+    Drill("disk-full", "a save meets a full disk, and the training run goes on", disk_full),
+    Drill("slow-tier", "a checkpoint tier is slow, and no step waits for it", slow_tier),
+    Drill(
+        "lost-tier", "a node is gone with its checkpoints: those of its peer are taken", lost_tier
+    ),
+    Drill("stale-latest", "LATEST names an old checkpoint: the newest is taken", stale_latest),
+)

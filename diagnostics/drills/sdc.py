@@ -1,0 +1,43 @@
+"""sdc: one bit of one gradient is wrong, silently. Recomputation on another GPU catches it.
+
+Inject: sm-sdc in the emulated rack, and to the process what it would do: one bit of the next
+gradient turns. Every micro-shard is computed twice; where two differ a third decides, and whoever
+was wrong is left out before the step is committed. Its GPU is then burnt, and a spare takes over.
+Oracle: the states of the fault-free run.
+"""
+
+from rackproof.diagnostics.drills import acts
+from rackproof.diagnostics.drills.base import Drill, Stage
+from rackproof.diagnostics.recovery.record import TIMELINE, Expected
+from rackproof.harness.training.plan import Plan
+
+
+def hold(stage: Stage) -> None:
+    """Hold the drill."""
+    plan = stage.sized(
+        Plan(steps=acts.steps(stage, 600), every=50, replicas=3, audit="all", auto=False)
+    )
+    stage.expect(
+        Expected(
+            timeline=TIMELINE,
+            components=("sm",),
+            kinds=("suspect", "isolated", "told"),
+            unseen=("restarted",),
+        )
+    )
+    stage.clean(plan)
+    with stage.run(plan) as job, stage.watch(job):
+        job.reach(acts.moment(stage, plan) // 2)
+        name = acts.victim(stage, job)
+        stage.plant(f"sm-sdc@{stage.place(job, name)}")
+        job.order(name, "flip-bit")
+        found = job.until(lambda what: what.kind == "suspect")
+        hit = found is not None and found.text("member") == name
+        stage.fact("fired", fault="flip-bit", fired=int(hit))
+        if hit:
+            stage.suspect(name, "another GPU has another gradient")
+        stage.quiet()
+        job.finish()
+
+
+DRILL = Drill("sdc", "one wrong bit of a gradient is caught by another GPU, before a commit", hold)
