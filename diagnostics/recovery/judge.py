@@ -1,0 +1,130 @@
+"""judge(record) -> Recovery: the one place where a drill's verdict comes from. Pure.
+
+Called when a drill ends, and again for whoever judges its record later: same record, same Recovery.
+The verdict is the worst claim. What was not looked at is UNKNOWN and never PASS; claims above the
+level that is asked for are neutral where they could not be judged, and FAIL where they are wrong.
+What was planted is passed on, and weighs nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rackproof.diagnostics.recovery import expectations, honesty, samples, storage
+from rackproof.diagnostics.recovery import proof as proofs
+from rackproof.diagnostics.recovery.claims import Claim, soften
+from rackproof.diagnostics.recovery.figures import Figures, figures
+from rackproof.diagnostics.recovery.ledger import Ledger
+from rackproof.diagnostics.recovery.record import DrillRecord
+from rackproof.diagnostics.recovery.timeline import Moment, flat
+from rackproof.diagnostics.recovery.view import View, view
+from rackproof.diagnostics.verdict import Verdict, roll_up
+
+SCHEMA = "rackproof.drill/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Steps: planned; committed and not undone; lost (undone); repeated; discarded attempts."""
+
+    planned: int
+    committed: int
+    lost: int
+    repeated: int
+    discarded: int
+
+    def as_json(self) -> dict[str, int]:
+        """Return the contract's object."""
+        return {
+            "planned": self.planned, "committed": self.committed, "lost": self.lost,
+            "repeated": self.repeated, "discarded": self.discarded,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What is said of a drill. `proof` is the highest level shown, `none` where not even L0 was.
+
+    `required` is the level that had to be shown; `ledger` is None where no time passed.
+    """
+
+    drill: str
+    verdict: Verdict
+    proof: str
+    required: str
+    claims: tuple[Claim, ...]
+    levels: tuple[proofs.Level, ...]
+    timeline: tuple[Moment, ...]
+    ledger: Ledger | None
+    figures: Figures
+    steps: Steps
+    restarts: int
+    fault_fired: bool
+    began: float = 0.0
+    planted: Sequence[Mapping[str, Any]] = field(default=())
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the contract's JSON of `drill`, with more keys. Same record, same bytes."""
+        book = self.ledger
+        return {
+            "schema": SCHEMA,
+            "drill": self.drill,
+            "verdict": str(self.verdict),
+            "proof": self.proof,
+            "required": self.required,
+            "fault_fired": self.fault_fired,
+            "restarts": self.restarts,
+            "steps": self.steps.as_json(),
+            "timeline": [moment.as_json(self.began) for moment in self.timeline],
+            "ledger": {} if book is None else book.as_json(),
+            "wall": None if book is None else book.times(),
+            **self.figures.as_json(),
+            "proofs": [level.as_json() for level in self.levels],
+            "claims": [claim.as_json() for claim in self.claims],
+            "planted": [dict(each) for each in self.planted],
+        }
+
+
+def _claims(found: View) -> list[Claim]:
+    clean = proofs.clean_runs(found)
+    equal = proofs.determinism(found, clean)
+    free = proofs.fault_free(found, equal)
+    first = (
+        expectations.fault_fired, expectations.detected, expectations.isolated,
+        expectations.evicted, expectations.timeline, expectations.kinds, expectations.diagnosis,
+        expectations.survived, expectations.reached, expectations.restarts,
+        expectations.lost_steps, expectations.budget_detect, expectations.budget_resume,
+        honesty.events, honesty.steps, honesty.digests, honesty.processes,
+        expectations.no_process_left, samples.samples, samples.quarantine,
+        storage.checkpoints, storage.restores, storage.passed_over, storage.final_state,
+    )  # fmt: skip
+    return [*(make(found) for make in first), clean, equal, free, proofs.replay(found, free)]
+
+
+def judge(record: DrillRecord) -> Recovery:
+    """Return what is to be said of a drill. Raises nothing for a record that could be read."""
+    found = view(record)
+    claims, needed = _claims(found), proofs.required(found)
+    levels = proofs.levels(found, claims)
+    counted = soften([*claims, *(level.claim for level in levels)], needed)
+    book = found.book()
+    path = found.path
+    return Recovery(
+        drill=record.head.drill,
+        verdict=roll_up(claim.verdict for claim in counted),
+        proof=proofs.highest(levels),
+        required=needed,
+        claims=tuple(counted),
+        levels=tuple(levels),
+        timeline=tuple(flat(found.windows)),
+        ledger=book,
+        figures=figures(record.head, found.faulted.course, found.windows, path, book),
+        steps=Steps(
+            record.head.steps, len(path.steps), path.lost, path.repeated,
+            sum(1 for _ in found.faulted.of("discarded")),
+        ),
+        restarts=found.restarts,
+        fault_fired=found.fired,
+        began=found.faulted.course.began,
+        planted=tuple(record.planted),
+    )  # fmt: skip

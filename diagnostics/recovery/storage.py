@@ -1,0 +1,241 @@
+"""Is what was said to be stored there, whole, and the state that was claimed?
+
+In: a View, with every checkpoint read again by us. Out: the claims `checkpoints`, `restores`,
+`passed-over` and `final-state`. What a drill damaged on purpose (`damages` of its injection: URIs
+of checkpoints, or of the tiers that hold them) is excused from then on, and nothing else.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
+from rackproof.diagnostics.recovery.record import Fact
+from rackproof.diagnostics.recovery.segments import PEER
+from rackproof.diagnostics.recovery.telling import shorten, whole
+from rackproof.diagnostics.recovery.trajectory import Trajectory
+from rackproof.diagnostics.recovery.view import FIELDS, View
+from rackproof.harness.happening import Happening
+
+LOOK = "have RP_CKPT_URL hold checkpoints that can be read again, or ask for less: --require L1"
+
+
+OTHER_KIND = "the digests that were told are of another kind than those of what is stored"
+KIND_CURE = "tell the digest that docs/checkpoint-format.md defines, or ask for less: --require L1"
+
+
+def uri_of(text: object) -> str:
+    """Return a URI as it is compared."""
+    return text.rstrip("/") if isinstance(text, str) else ""
+
+
+def damaged(view: View, uri: str, before: float | None = None) -> bool:
+    """Say whether the drill itself damaged a checkpoint, or its tier, up to a time."""
+    return any(
+        uri == each or uri.startswith(f"{each}/")
+        for strike in view.struck
+        if before is None or strike.at <= before
+        for each in strike.damages
+    )
+
+
+def reread(view: View) -> Mapping[str, Fact]:
+    """Return what was read again, by URI."""
+    return {uri: f for f in view.facts("checkpoint") if (uri := uri_of(f.fields.get("uri")))}
+
+
+def checkpoints(view: View) -> Claim:
+    """Does every checkpoint that was said to be committed verify, with the state of its step?"""
+    said = {
+        uri_of(what.fields.get("uri")): whole(what.fields.get("step"))
+        for what in view.faulted.of("ckpt")
+        if what.text("phase") == "committed"
+    }
+    found = reread(view)
+    blind = [f for f in view.facts("checkpoint") if not uri_of(f.fields.get("uri"))]
+    wrong = []
+    for uri, step in said.items():
+        if damaged(view, uri):
+            continue
+        if uri in found:
+            wrong += _faults(view, uri, found[uri], step)
+        elif found or blind:
+            wrong.append(f"{uri or 'one without a URI'} was said to be committed and is not there")
+    for uri, fact in found.items():
+        if uri not in said and fact.fields.get("verifies") is True:
+            wrong += _faults(view, uri, fact, None)
+    if wrong:
+        return broken("checkpoints", some(wrong), "L2")
+    return _enough(view, said, found, blind)
+
+
+def _enough(
+    view: View, said: Mapping[str, int | None], found: Mapping[str, Fact], blind: Sequence[Fact]
+) -> Claim:
+    """Say that nothing was wrong, if enough was looked at."""
+    lost = [f for f in blind if not _tier_damaged(view, f)]
+    if lost:
+        why = f"tier {lost[0].fields.get('tier')}: {lost[0].fields.get('problem')}"
+        return unknown("checkpoints", why, "let that tier be read again", "L2")
+    good = [uri for uri, fact in found.items() if fact.fields.get("verifies") is True]
+    every = view.head.checkpoint_every
+    if not said and not found and every is not None and every > view.head.steps:
+        said_so = f"none was due: one every {every} steps, of {view.head.steps}"
+        return left_out("checkpoints", said_so, "L2")
+    if not good:
+        return unknown("checkpoints", "no checkpoint was read again", LOOK, "L2")
+    told = [uri for uri in good if claims_of(view.path, whole(found[uri].fields.get("step")))]
+    if told and not one_kind(view):
+        return unknown("checkpoints", OTHER_KIND, KIND_CURE, "L2")
+    bare = [uri for uri in good if not found[uri].fields.get("digest")]
+    if bare:
+        return unknown("checkpoints", f"{bare[0]} has no digest of its tensors", LOOK, "L2")
+    return holds("checkpoints", f"{len(good)} read again, each whole and of its step's state", "L2")
+
+
+def _tier_damaged(view: View, fact: Fact) -> bool:
+    tier = str(fact.fields.get("tier", ""))
+    names = {tier.rstrip("/"), tier.partition("=")[2].rstrip("/")} - {""}
+    return any(names & set(strike.damages) for strike in view.struck)
+
+
+def _faults(view: View, uri: str, fact: Fact, step: int | None) -> list[str]:
+    """Return what is wrong with a checkpoint that was read again."""
+    fields, found = fact.fields, whole(fact.fields.get("step"))
+    if fields.get("verifies") is not True:
+        return [f"{uri} does not verify ({fields.get('problem') or 'no reason given'})"]
+    wrong = []
+    if step is not None and found != step:
+        wrong.append(f"{uri} is of step {found}, and was said to be of step {step}")
+    names = fields.get("fields")
+    held = names if isinstance(names, list | tuple) else []
+    missing = [name for name in FIELDS if name not in held]
+    if missing and (view.own or held):
+        wrong.append(f"{uri} lacks {', '.join(missing)}")
+    if found is not None and found > _most(view.path):
+        wrong.append(f"{uri} is of step {found}, which was never committed")
+    claimed = claims_of(view.path, found)
+    digest = str(fields.get("digest") or "")
+    if digest and claimed and digest not in claimed and one_kind(view):
+        own = ", ".join(shorten(each) for each in claimed)
+        wrong.append(f"{uri} holds the state {shorten(digest)}, step {found} was told as {own}")
+    return wrong
+
+
+def one_kind(view: View) -> bool:
+    """Say whether the digests that are told are those of what is stored, as we hash it.
+
+    Ours are. Those of a command are taken to be, once one of them is equal, in whatever course.
+    """
+    if view.own:
+        return True
+    paths = {told.course.name: told.path for told in (*view.clean, view.faulted)}
+    return any(
+        fact.fields.get("digest") in claims_of(paths[fact.course], whole(fact.fields.get("step")))
+        for fact in view.record.facts
+        if fact.what in {"checkpoint", "final"} and fact.course in paths
+    )
+
+
+def _most(path: Trajectory) -> int:
+    return max((commit.step for commit in path.commits), default=path.base - 1)
+
+
+def claims_of(path: Trajectory, step: int | None) -> list[str]:
+    """Return the digests that were told of a step, in whatever generation."""
+    found = [digest for c in path.commits if c.step == step for digest in c.digests]
+    return list(dict.fromkeys(found))
+
+
+def restores(view: View) -> Claim:
+    """Was state taken only from checkpoints that are whole, and all of their fields?"""
+    taken = [w for w in view.faulted.of("restore") if not w.text("uri").startswith(PEER)]
+    if not taken:
+        return left_out("restores", "nothing was restored from a checkpoint", "L2")
+    found = reread(view)
+    wrong = [said for what in taken for said in _taken(view, what, found)]
+    if wrong:
+        return broken("restores", some(wrong), "L2")
+    if not found:
+        return unknown("restores", "what was restored was not read again", LOOK, "L2")
+    return holds("restores", f"{len(taken)} from checkpoints that verify", "L2")
+
+
+def _taken(view: View, what: Happening, found: Mapping[str, Fact]) -> list[str]:
+    """Return what is wrong with one restore."""
+    uri, step = uri_of(what.fields.get("uri")), whole(what.fields.get("step"))
+    wrong, names = [], what.fields.get("fields")
+    held = names if isinstance(names, list | tuple) else []
+    missing = [name for name in FIELDS if name not in held]
+    if step is not None and step > _most(view.path):
+        wrong.append(f"{what.who} restored step {step}, which was never committed")
+    if missing and view.own:
+        wrong.append(f"{what.who} restored step {step} without {', '.join(missing)}")
+    if damaged(view, uri):
+        if damaged(view, uri, what.at):
+            wrong.append(f"{what.who} restored {uri}, which the drill had damaged")
+    elif found:
+        wrong += _source(what.who, uri, step, found.get(uri))
+    return wrong
+
+
+def _source(who: str, uri: str, step: int | None, fact: Fact | None) -> list[str]:
+    if fact is None:
+        return [f"{who} restored {uri or 'a checkpoint without a URI'}, which is not there"]
+    if fact.fields.get("verifies") is not True:
+        return [f"{who} restored {uri}, which does not verify"]
+    if whole(fact.fields.get("step")) != step:
+        return [f"{who} restored {uri} as step {step}"]
+    return []
+
+
+def passed_over(view: View) -> Claim:
+    """Were as many bad checkpoints found and passed over as the drill made, and no good one?"""
+    wanted = view.expected.passed_over
+    skipped = {
+        uri_of(what.fields.get("uri"))
+        for what in view.faulted.of("fault")
+        if what.fields.get("passed_over") is True
+    } - {""}
+    found = reread(view)
+    good = [
+        uri
+        for uri in sorted(skipped)
+        if not damaged(view, uri) and uri in found and found[uri].fields.get("verifies") is True
+    ]
+    if good:
+        return broken("passed-over", f"{good[0]} is whole, and was passed over", "L2")
+    if not wanted:
+        return left_out("passed-over", "no bad checkpoint was to be found")
+    if not view.fired:
+        return view.unfired("passed-over")
+    if len(skipped) < wanted:
+        said = f"{len(skipped)} bad checkpoints were passed over, {wanted} had to be"
+        return view.absent("passed-over", said)
+    return holds("passed-over", f"{some(sorted(skipped))} passed over, and recorded")
+
+
+def final_state(view: View) -> Claim:
+    """Is the last stored state that of the last step, and the one that was claimed for it?"""
+    facts = view.facts("final")
+    fields = facts[-1].fields if facts else {}
+    step, digest = whole(fields.get("step")), str(fields.get("digest") or "")
+    if step is None or not digest:
+        return unknown("final-state", "no state was stored that could be hashed", LOOK, "L4")
+    if step != view.last:
+        said = f"the last stored state is of step {step}, not of step {view.last}"
+        if view.own or step > view.last:
+            return broken("final-state", said, "L4")
+        return unknown("final-state", said, "save after the last step", "L4")
+    return _as_told(view, step, digest)
+
+
+def _as_told(view: View, step: int, digest: str) -> Claim:
+    claimed = claims_of(view.path, step)
+    if not claimed:
+        cure = "emit `digest` in step events, or ask for less: --require L1"
+        return unknown("final-state", f"no digest was told of step {step}", cure, "L4")
+    if not one_kind(view):
+        return unknown("final-state", OTHER_KIND, KIND_CURE, "L4")
+    if claimed != [digest]:
+        said = f"stored is {shorten(digest)}, told was {', '.join(map(shorten, claimed))}"
+        return broken("final-state", f"step {step}: {said}", "L4")
+    return holds("final-state", f"step {step}: stored is {shorten(digest)}, as was told", "L4")

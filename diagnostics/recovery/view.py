@@ -1,0 +1,187 @@
+"""What a record says, sorted for the judge: courses, trajectories, strikes, windows, facts.
+
+In: a DrillRecord. Out: a View, the one thing from which all claims are made. Lines that their
+speaker may not say are set aside here: only the drill says what was injected, found and decided,
+and a training command says the five kinds of the contract.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rackproof.diagnostics.recovery import timeline
+from rackproof.diagnostics.recovery.claims import Claim, broken, unknown
+from rackproof.diagnostics.recovery.ledger import Ledger, Run, ledger, works_of
+from rackproof.diagnostics.recovery.record import (
+    Course,
+    DrillRecord,
+    Expected,
+    Fact,
+    Head,
+)
+from rackproof.diagnostics.recovery.spans import usual
+from rackproof.diagnostics.recovery.strikes import DRILL, Strike, strikes
+from rackproof.diagnostics.recovery.trajectory import Trajectory, trajectory
+from rackproof.harness.happening import DRILL as DRILL_KINDS
+from rackproof.harness.happening import TRAINER, Happening
+
+FIELDS = ("weights", "optimizer", "rng", "data", "config", "topology", "commit")
+"""The seven fields of a checkpoint, as harness.checkpoint.anatomy has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A course as it is judged: what counts of it, its trajectory, and what was set aside."""
+
+    course: Course
+    path: Trajectory
+    forged: tuple[str, ...] = ()
+
+    def of(self, *kinds: str) -> Iterator[Happening]:
+        """Yield the happenings of some kinds, in the order of time."""
+        return (what for what in self.course.happenings if what.kind in kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that a claim is made from. `gaps` says why what is not there may only be unread."""
+
+    record: DrillRecord
+    faulted: Told
+    clean: tuple[Told, ...]
+    replay: Told | None
+    struck: tuple[Strike, ...]
+    windows: tuple[timeline.Window, ...]
+    words: tuple[timeline.Moment, ...]
+    gaps: tuple[str, ...]
+
+    @property
+    def head(self) -> Head:
+        """The head of the record."""
+        return self.record.head
+
+    @property
+    def expected(self) -> Expected:
+        """What the drill says must hold."""
+        return self.head.expected
+
+    @property
+    def own(self) -> bool:
+        """Whether it is our own training run (layer A), which says more than the contract asks."""
+        return self.head.layer == "A"
+
+    @property
+    def path(self) -> Trajectory:
+        """The trajectory of the run that was hit."""
+        return self.faulted.path
+
+    @property
+    def last(self) -> int:
+        """The number of the last step; one lower where a trainer counts from 0."""
+        return self.path.base + self.head.steps - 1
+
+    @property
+    def fired(self) -> bool:
+        """Whether there was a fault, and every injection was seen to strike."""
+        return bool(self.struck) and all(strike.fired for strike in self.struck)
+
+    @property
+    def step(self) -> float | None:
+        """Seconds of a step in the fault-free runs, in the quiet of the faulted one else."""
+        for told in (*self.clean, self.faulted):
+            run = Run(told.path, self.last, self.head.replicas)
+            found = usual(works_of(told.course, run), ())
+            if found is not None:
+                return found
+        return None
+
+    @property
+    def restarts(self) -> int:
+        """How often the whole job went back to a checkpoint: as told, or as its steps show."""
+        return max(sum(1 for _ in self.faulted.of("restarted")), len(self.path.rollbacks))
+
+    def book(self) -> Ledger | None:
+        """Return the ledger of the run that was hit."""
+        run = Run(self.path, self.last, self.head.replicas, self.step, self.struck, self.words)
+        return ledger(self.faulted.course, run, self.record.facts)
+
+    def facts(self, *kinds: str, course: str = "faulted") -> list[Fact]:
+        """Return the facts of some kinds of a course."""
+        return [f for f in self.record.facts if f.what in kinds and f.course == course]
+
+    def absent(self, name: str, what: str, level: str = "") -> Claim:
+        """Say that something did not happen: FAIL, or UNKNOWN where it may only be unread."""
+        if not self.gaps:
+            return broken(name, what, level)
+        return unknown(name, f"{what}, but {self.gaps[0]}", "hold the drill again", level)
+
+    def unfired(self, name: str, level: str = "") -> Claim:
+        """Say that there was nothing to recover from."""
+        return unknown(name, "no fault struck", "see the claim fault-fired", level)
+
+    def placed(self, member: str) -> str:
+        """Return the subject of the rack on which a member was placed."""
+        return self.head.placement.get(member, "")
+
+
+def plan_value(plan: Mapping[str, Any], *names: str) -> Any:
+    """Return a value of a plan's JSON, None where it is not there."""
+    found: Any = plan
+    for name in names:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _told(course: Course, layer: str) -> Told:
+    kept, forged = [], []
+    for what in course.happenings:
+        if not math.isfinite(what.at):
+            forged.append(f"{what.who}: {what.kind} at no time")
+        elif what.who != DRILL and (
+            what.kind in DRILL_KINDS or (layer == "C" and what.kind not in TRAINER)
+        ):
+            forged.append(f"{what.who} may not say {what.kind}")
+        else:
+            kept.append(what)
+    kept.sort(key=lambda each: each.at)
+    sound = replace(course, happenings=kept)
+    return Told(sound, trajectory(sound), tuple(dict.fromkeys(forged)))
+
+
+def _gaps(record: DrillRecord, faulted: Told | None, struck: Sequence[Strike]) -> tuple[str, ...]:
+    if faulted is None:
+        return ("the run that was to be hit is not in the record",)
+    course, found = faulted.course, []
+    if not (math.isfinite(course.began) and math.isfinite(course.ended)):
+        found.append("its begin and end are not known")
+    elif course.ended <= course.began:
+        found.append("it has no end")
+    if not record.ended:
+        found.append("the record has no end")
+    found += record.problems
+    found += [each for each in course.problems if not _excused(each, struck)]
+    return (*found, *faulted.forged, *faulted.path.problems)
+
+
+def _excused(problem: str, struck: Sequence[Strike]) -> bool:
+    """Say whether a line was cut short because the drill had killed its writer."""
+    name, _, rest = problem.partition(": ")
+    who = name.removesuffix(".jsonl").rpartition(".")[0]
+    cut = rest == "its last line was cut short"
+    return cut and bool(who) and any(s.fired and s.concerns(who) for s in struck)
+
+
+def view(record: DrillRecord) -> View:
+    """Return the view of a record, whatever is missing in it."""
+    layer = record.head.layer
+    told = {name: _told(course, layer) for name, course in record.courses.items()}
+    faulted = told.get("faulted")
+    hit = faulted or _told(Course("faulted", 0.0, 0.0, finished=False, happenings=()), layer)
+    struck = strikes(hit.course, record.facts)
+    words = timeline.words(hit.course, layer, struck)
+    return View(
+        record, hit, tuple(told[course.name] for course in record.clean), told.get("replay"),
+        struck, timeline.windows(hit.course, layer, struck, hit.path), tuple(words),
+        _gaps(record, faulted, struck),
+    )  # fmt: skip
