@@ -19,7 +19,7 @@ from rackproof.harness.checkpoint.objects import ObjectStore
 from rackproof.harness.checkpoint.store import Bundle, Store
 from rackproof.harness.errors import CheckpointError
 
-NAMED = re.compile(r"([\w.-]+)(?:@([\w./-]+))?=(.+)", re.ASCII | re.DOTALL)
+NAMED = re.compile(r"([\w.-]+)(?:@([\w./-]+))?=(.*)", re.ASCII | re.DOTALL)
 SCHEME = re.compile(r"[A-Za-z][\w+.-]*:", re.ASCII)
 LOCAL = frozenset({"file", "local"})
 APART = re.compile(r"T[2-9]", re.ASCII)  # the tiers that must not fall with the writer
