@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import unquote
 
 from rackproof.harness.errors import DrillError
 from rackproof.harness.happening import Happening
@@ -70,7 +71,7 @@ class CommandJob:
         if self.log_regex:
             logtail.check(self.log_regex)
         self.folder = self.folder.absolute()
-        url = self.url or f"file://{self.folder / 'checkpoints'}"
+        url = self.url or (self.folder / "checkpoints").as_uri()
         words = tuple(self.command)
         pattern = self.log_regex or ""
         order = Order(words, self.folder, url, self.seed, pattern, self.environment)
@@ -96,9 +97,11 @@ class CommandJob:
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """End everything."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End everything, then look at the checkpoints that the command told of."""
         self.close()
+        if kind is None or issubclass(kind, DrillError):
+            self.look()
 
     # --- what is known --------------------------------------------------------------------------
 
@@ -266,6 +269,16 @@ class CommandJob:
         with self._lock, contextlib.ExitStack() as each:
             for copy in self._crew.copies:
                 each.callback(self._end, copy)  # all of them, even where one will not go
+
+    def look(self) -> None:
+        """Hash what the command said to be checkpoints; each becomes a fact in `seen`."""
+        from rackproof.harness.launch import foreign  # noqa: PLC0415 - at the end only
+
+        stored = self._crew.copies[0].order.url.removeprefix("file://")
+        roots = [self.folder] if "://" in stored else [Path(unquote(stored)), self.folder]
+        with self._lock:
+            for fields in foreign.committed(self.happenings, roots):
+                self._crew.saw("checkpoint", **fields)
 
     def _end(self, copy: Copy) -> None:
         if copy.running:

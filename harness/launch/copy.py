@@ -201,9 +201,13 @@ class Copy:
         return {self.name: heaviest} if heaviest is not None else {}
 
     def _heaviest(self) -> Process | None:
-        """Return the process below the keeper with most CPU time, of equals the deepest."""
+        """Return the process below the keeper with most CPU time, of equals the nearest.
+
+        A script that runs programs one after another has their time; one that waits for a trainer
+        has not.
+        """
         below = processes.descendants(self.kept.root) if self.kept is not None else []
-        return max(reversed(below), key=lambda process: process.cpu, default=None)
+        return max(below, key=lambda process: process.cpu, default=None)
 
     def one(self, member: str) -> Process:
         """Return the process of a member; DrillError where there is none that lives."""

@@ -20,8 +20,9 @@ PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process; `started` and `cpu` (user and system) in clock ticks, proc_pid_stat(5).
+    """One process; `started` and `cpu` in clock ticks, proc_pid_stat(5).
 
+    `cpu` is user and system time, of its own and of the children that it has waited for.
     Two looks at one process are equal, whatever it did in between.
     """
 
@@ -49,7 +50,7 @@ def look(pid: int) -> Process | None:
         return None
     try:
         parent, group, session = (int(word) for word in words[1:4])
-        cpu, threads = int(words[11]) + int(words[12]), int(words[17])
+        cpu, threads = sum(int(word) for word in words[11:15]), int(words[17])
         return Process(pid, parent, group, session, words[0].decode(), int(words[19]), cpu, threads)
     except (IndexError, ValueError):
         return None
