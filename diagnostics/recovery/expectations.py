@@ -7,6 +7,7 @@ to recover from, and what did not happen may only be unread where the record has
 from collections.abc import Sequence
 
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
+from rackproof.diagnostics.recovery.strikes import akin
 from rackproof.diagnostics.recovery.telling import whole
 from rackproof.diagnostics.recovery.timeline import (
     DETECTED,
@@ -26,9 +27,8 @@ def fault_fired(view: View) -> Claim:
     cure = "hold the drill again, with more steps or another seed"
     if not view.struck:
         return unknown("fault-fired", "nothing was injected", cure)
-    idle = [strike for strike in view.struck if not strike.fired]
-    if idle:
-        said = f"{idle[0].on} was injected, and nothing shows that it struck"
+    if view.idle:
+        said = f"{view.idle[0]} was injected, and nothing shows that it struck"
         return unknown("fault-fired", said, cure)
     return holds("fault-fired", some([f"{s.on}: {s.evidence}" for s in view.struck]))
 
@@ -38,23 +38,22 @@ def detected(view: View) -> Claim:
     wanted = DETECTED in view.expected.timeline or view.expected.detect is not None
     if not view.fired:
         return view.unfired("detected") if wanted else left_out("detected", "not asked for")
-    first = view.windows[0]
-    found = first.found
-    if found is None:
+    first = view.first(DETECTED)
+    if first is None:
         if wanted:
-            return view.absent("detected", f"{first.strikes[0].on} was not detected")
+            return view.absent("detected", f"{view.windows[0].strikes[0].on} was not detected")
         return left_out("detected", "nobody detected it, and nobody had to")
     named = [
         what.text("member")
         for what in view.faulted.of(*KINDS_OF_DETECTION)
         if what.at >= first.at and what.text("member")
     ]
-    struck = [s for window in view.windows for s in window.strikes]
-    known = all(strike.member for strike in struck)
-    if wanted and known and named and not any(s.concerns(each) for s in struck for each in named):
+    struck = [strike for strike in view.struck if strike.member]
+    right = any(strike.concerns(each) for strike in struck for each in named)
+    if wanted and struck and named and not right:
         said = f"{first.strikes[0].on} struck, and {', '.join(dict.fromkeys(named))} was detected"
         return broken("detected", said)
-    return holds("detected", f"{found:.3f} s after the fault")
+    return holds("detected", f"{first.found or 0.0:.3f} s after the fault")
 
 
 def isolated(view: View) -> Claim:
@@ -64,15 +63,16 @@ def isolated(view: View) -> Claim:
         return left_out("isolated", "not asked for")
     if not view.fired:
         return view.unfired("isolated")
-    at = view.windows[0].when("isolated")
-    if at is None:
+    window = view.first("isolated")
+    if window is None:
         return view.absent("isolated", f"{view.windows[0].strikes[0].on} was not isolated")
     named = _isolated(view)
-    struck = [s for window in view.windows for s in window.strikes]
-    if all(s.member for s in struck) and not any(s.concerns(n) for s in struck for n in named):
-        said = f"{view.windows[0].strikes[0].on} struck, and {', '.join(named)} was isolated"
+    struck = [strike for strike in view.struck if strike.member]
+    if struck and not any(strike.concerns(each) for strike in struck for each in named):
+        said = f"{window.strikes[0].on} struck, and {', '.join(named)} was isolated"
         return broken("isolated", said)
-    return holds("isolated", f"{', '.join(named)}, {at - view.windows[0].at:.3f} s after the fault")
+    took = (window.when("isolated") or window.at) - window.at
+    return holds("isolated", f"{', '.join(named)}, {took:.3f} s after the fault")
 
 
 def _isolated(view: View) -> list[str]:
@@ -164,22 +164,17 @@ def diagnosis(view: View) -> Claim:
     found = list(view.faulted.of("diagnosed"))
     if not found:
         return view.absent("diagnosis", "telemetry found nothing")
-    struck = [s.subject or view.placed(s.member) for s in view.struck]
+    struck = [strike.subject for strike in view.struck]
     right = [w for w in found if w.text("component") in wanted]
     if not right:
         said = ", ".join(dict.fromkeys(what.text("component") or "nothing" for what in found))
         return broken("diagnosis", f"{said} was diagnosed, {' or '.join(wanted)} it is")
     places = [what.text("subject") for what in right]
-    if all(struck) and not any(_akin(one, other) for one in places for other in struck):
+    if all(struck) and not any(akin(one, other) for one in places for other in struck):
         said = f"{places[0]} was accused, {struck[0]} had the fault"
         return broken("diagnosis", said)
     action = f", action {right[0].text('action')}" if right[0].text("action") else ""
     return holds("diagnosis", f"{right[0].text('component')} of {places[0]}{action}")
-
-
-def _akin(one: str, other: str) -> bool:
-    """Say whether two subjects are one, or one is a part of the other."""
-    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
 
 
 def budget_detect(view: View) -> Claim:

@@ -12,7 +12,7 @@ from typing import Any
 from rackproof.diagnostics.recovery.ledger import Ledger
 from rackproof.diagnostics.recovery.record import Course, Head
 from rackproof.diagnostics.recovery.telling import real
-from rackproof.diagnostics.recovery.timeline import Window, recoveries
+from rackproof.diagnostics.recovery.timeline import DETECTED, Window, recoveries
 from rackproof.diagnostics.recovery.trajectory import Trajectory
 
 # Llama 3 405B: 419 unexpected interruptions in 54 days on 16,384 GPUs (arXiv:2407.21783, 3.3.4).
@@ -45,12 +45,15 @@ class Figures:
     """Seconds and steps. ETTR: productive over wall time (arXiv:2410.21680).
 
     MTTD: from a fault to its detection; MTTR: from a fault to the first step after the recovery;
-    means over the faults. `rpo_steps`: the most committed steps that one fault undid.
+    means over the faults. `next_step`: from the first fault to the first step that was committed
+    after its member was isolated, or after it was detected where nobody was. `rpo_steps`: the most
+    committed steps that one fault undid.
     """
 
     ettr: float | None
     mttd: float | None
     mttr: float | None
+    next_step: float | None
     rpo_steps: int
     lost_steps: int
     young_daly: YoungDaly
@@ -59,6 +62,7 @@ class Figures:
         """Return the further keys of the contract's object."""
         return {
             "ettr": self.ettr, "mttd": self.mttd, "mttr": self.mttr,
+            "next_step": self.next_step,
             "rpo_steps": self.rpo_steps, "lost_steps": self.lost_steps,
             "young_daly": self.young_daly.as_json(),
         }  # fmt: skip
@@ -66,6 +70,15 @@ class Figures:
 
 def _mean(values: Sequence[float]) -> float | None:
     return round(statistics.fmean(values), 6) if values else None
+
+
+def _next(found: Sequence[Window], path: Trajectory) -> float | None:
+    for window in found:
+        at = window.when("isolated") or window.when(DETECTED)
+        if at is not None:
+            after = next((each.at for each in path.commits if each.at > at), None)
+            return None if after is None else round(after - window.at, 6)
+    return None
 
 
 def young_daly(head: Head, course: Course, step: float | None) -> YoungDaly:
@@ -92,7 +105,7 @@ def figures(
     resumed = [end - begin for begin, end in recoveries(found) if end is not None]
     return Figures(
         book.shares["productive"] if book is not None else None,
-        _mean(detected), _mean(resumed),
+        _mean(detected), _mean(resumed), _next(found, path),
         max((each.lost for each in path.rollbacks), default=0), path.lost,
         young_daly(head, course, book.step if book is not None else None),
     )  # fmt: skip

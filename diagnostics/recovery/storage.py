@@ -5,11 +5,13 @@ In: a View, with every checkpoint read again by us. Out: the claims `checkpoints
 of checkpoints, or of the tiers that hold them) is excused from then on, and nothing else.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
 from rackproof.diagnostics.recovery.record import Fact
 from rackproof.diagnostics.recovery.segments import PEER
+from rackproof.diagnostics.recovery.strikes import place
 from rackproof.diagnostics.recovery.telling import shorten, whole
 from rackproof.diagnostics.recovery.trajectory import Trajectory
 from rackproof.diagnostics.recovery.view import FIELDS, View
@@ -22,38 +24,38 @@ OTHER_KIND = "the digests that were told are of another kind than those of what 
 KIND_CURE = "tell the digest that docs/checkpoint-format.md defines, or ask for less: --require L1"
 
 
-def uri_of(text: object) -> str:
-    """Return a URI as it is compared."""
-    return text.rstrip("/") if isinstance(text, str) else ""
-
-
-def damaged(view: View, uri: str, before: float | None = None) -> bool:
-    """Say whether the drill itself damaged a checkpoint, or its tier, up to a time."""
+def damaged(view: View, uri: str, since: float, until: float = math.inf) -> bool:
+    """Say whether the drill itself damaged a checkpoint, or its tier, between two times."""
     return any(
         uri == each or uri.startswith(f"{each}/")
         for strike in view.struck
-        if before is None or strike.at <= before
+        if since <= strike.at <= until
         for each in strike.damages
     )
 
 
+def committed(view: View, until: float = math.inf) -> Mapping[str, tuple[float, int | None]]:
+    """Return when each checkpoint was said to be committed last, and of which step, by URI."""
+    return {
+        place(what.fields.get("uri")): (what.at, whole(what.fields.get("step")))
+        for what in view.faulted.of("ckpt")
+        if what.text("phase") == "committed" and what.at <= until
+    }
+
+
 def reread(view: View) -> Mapping[str, Fact]:
     """Return what was read again, by URI."""
-    return {uri: f for f in view.facts("checkpoint") if (uri := uri_of(f.fields.get("uri")))}
+    return {uri: f for f in view.facts("checkpoint") if (uri := place(f.fields.get("uri")))}
 
 
 def checkpoints(view: View) -> Claim:
     """Does every checkpoint that was said to be committed verify, with the state of its step?"""
-    said = {
-        uri_of(what.fields.get("uri")): whole(what.fields.get("step"))
-        for what in view.faulted.of("ckpt")
-        if what.text("phase") == "committed"
-    }
+    said = committed(view)
     found = reread(view)
-    blind = [f for f in view.facts("checkpoint") if not uri_of(f.fields.get("uri"))]
+    blind = [f for f in view.facts("checkpoint") if not place(f.fields.get("uri"))]
     wrong = []
-    for uri, step in said.items():
-        if damaged(view, uri):
+    for uri, (at, step) in said.items():
+        if damaged(view, uri, at):
             continue
         if uri in found:
             wrong += _faults(view, uri, found[uri], step)
@@ -68,7 +70,7 @@ def checkpoints(view: View) -> Claim:
 
 
 def _enough(
-    view: View, said: Mapping[str, int | None], found: Mapping[str, Fact], blind: Sequence[Fact]
+    view: View, said: Collection[str], found: Mapping[str, Fact], blind: Sequence[Fact]
 ) -> Claim:
     """Say that nothing was wrong, if enough was looked at."""
     lost = [f for f in blind if not _tier_damaged(view, f)]
@@ -93,7 +95,7 @@ def _enough(
 
 def _tier_damaged(view: View, fact: Fact) -> bool:
     tier = str(fact.fields.get("tier", ""))
-    names = {tier.rstrip("/"), tier.partition("=")[2].rstrip("/")} - {""}
+    names = {place(tier), place(tier.partition("=")[2])} - {""}
     return any(names & set(strike.damages) for strike in view.struck)
 
 
@@ -161,7 +163,7 @@ def restores(view: View) -> Claim:
 
 def _taken(view: View, what: Happening, found: Mapping[str, Fact]) -> list[str]:
     """Return what is wrong with one restore."""
-    uri, step = uri_of(what.fields.get("uri")), whole(what.fields.get("step"))
+    uri, step = place(what.fields.get("uri")), whole(what.fields.get("step"))
     wrong, names = [], what.fields.get("fields")
     held = names if isinstance(names, list | tuple) else []
     missing = [name for name in FIELDS if name not in held]
@@ -169,8 +171,9 @@ def _taken(view: View, what: Happening, found: Mapping[str, Fact]) -> list[str]:
         wrong.append(f"{what.who} restored step {step}, which was never committed")
     if missing and view.own:
         wrong.append(f"{what.who} restored step {step} without {', '.join(missing)}")
-    if damaged(view, uri):
-        if damaged(view, uri, what.at):
+    since = committed(view, what.at).get(uri, (-math.inf, None))[0]
+    if damaged(view, uri, since):
+        if damaged(view, uri, since, what.at):
             wrong.append(f"{what.who} restored {uri}, which the drill had damaged")
     elif found:
         wrong += _source(what.who, uri, step, found.get(uri))
@@ -191,7 +194,7 @@ def passed_over(view: View) -> Claim:
     """Were as many bad checkpoints found and passed over as the drill made, and no good one?"""
     wanted = view.expected.passed_over
     skipped = {
-        uri_of(what.fields.get("uri"))
+        place(what.fields.get("uri"))
         for what in view.faulted.of("fault")
         if what.fields.get("passed_over") is True
     } - {""}
@@ -199,7 +202,9 @@ def passed_over(view: View) -> Claim:
     good = [
         uri
         for uri in sorted(skipped)
-        if not damaged(view, uri) and uri in found and found[uri].fields.get("verifies") is True
+        if not damaged(view, uri, -math.inf)
+        and uri in found
+        and found[uri].fields.get("verifies") is True
     ]
     if good:
         return broken("passed-over", f"{good[0]} is whole, and was passed over", "L2")

@@ -7,19 +7,28 @@ injection for which nothing was seen to happen did not fire; the word of the inj
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rackproof.diagnostics.recovery.record import Course, Fact
+from rackproof.diagnostics.recovery.record import Course, Fact, Head
 from rackproof.diagnostics.recovery.telling import real, whole
 from rackproof.harness.happening import Happening
 
 DRILL = "drill"  # who speaks for the drill itself; no trainer does
 SLACK = 0.05  # s; an act and the line about it are not one moment
 KILLED = 128  # a shell's exit code for a child that a signal ended is above it
+FELT = frozenset(("lost", "slow", "suspect", "refused"))
 SIGNS = {"died": "it died", "stopped": "it was stopped"}
+
+
+def place(text: object) -> str:
+    """Return the URI of a checkpoint or a tier as it is compared."""
+    return text.removeprefix("file://").rstrip("/") if isinstance(text, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """One injection: when, what, on whom. `evidence` is empty where it was not seen to fire."""
+    """One injection: when, what, on whom. `evidence` is empty where it was not seen to fire.
+
+    `damages` are checkpoints and tiers that it spoilt, `until` when a stopped process went on.
+    """
 
     at: float
     fault: str
@@ -28,6 +37,7 @@ class Strike:
     pid: int | None = None
     evidence: str = ""
     damages: tuple[str, ...] = field(default=())
+    until: float | None = None
 
     @property
     def fired(self) -> bool:
@@ -42,11 +52,21 @@ class Strike:
 
     def concerns(self, member: str) -> bool:
         """Say whether a member is the one that was struck, or a process of it."""
-        return bool(self.member) and (
-            member == self.member
-            or member.startswith(f"{self.member}.")
-            or self.member.startswith(f"{member}.")
+        one, other = f"{self.member}.", f"{member}."
+        return bool(self.member and member) and (one.startswith(other) or other.startswith(one))
+
+    def like(self, other: "Strike") -> bool:
+        """Say whether both are one fault: on one member or subject, and still the same process."""
+        target = self.concerns(other.member) or bool(
+            self.subject and other.subject and akin(self.subject, other.subject)
         )
+        again = None not in (self.pid, other.pid) and self.pid != other.pid
+        return target and not again and self.until is None
+
+
+def akin(one: str, other: str) -> bool:
+    """Say whether two subjects are one, or one is a part of the other."""
+    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
 
 
 def last_commit(course: Course) -> float:
@@ -54,42 +74,99 @@ def last_commit(course: Course) -> float:
     return max((h.at for h in course.happenings if h.kind == "step"), default=course.began)
 
 
-def strikes(course: Course, facts: Sequence[Fact]) -> tuple[Strike, ...]:
+def strikes(course: Course, facts: Sequence[Fact], head: Head) -> tuple[Strike, ...]:
     """Return the injections of a course in the order of time, with their evidence."""
     own = [fact for fact in facts if fact.course == course.name]
     said = [h for h in course.happenings if h.kind == "injected" and h.who == DRILL]
-    return tuple(_strike(what, course, own) for what in said)
+    search = _Search(course, own, head, frozenset(what.text("fault") for what in said))
+    return tuple(search.strike(what) for what in said)
 
 
-def _strike(what: Happening, course: Course, facts: Sequence[Fact]) -> Strike:
-    named = what.fields.get("damages")
-    damages = [named] if isinstance(named, str) else named if isinstance(named, list) else []
-    return Strike(
-        what.at, what.text("fault"), what.text("member"), what.text("subject"),
-        what.number("pid"), _evidence(what, course, facts),
-        tuple(str(each).rstrip("/") for each in damages if str(each)),
-    )  # fmt: skip
-
-
-def _evidence(what: Happening, course: Course, facts: Sequence[Fact]) -> str:
-    fault, member, pid = what.text("fault"), what.text("member"), what.number("pid")
+def idle(course: Course, facts: Sequence[Fact]) -> list[str]:
+    """Return the faults that were looked at and did not strike even once."""
+    counts: dict[str, float] = {}
     for fact in facts:
-        if fact.what == "fired" and str(fact.fields.get("fault", "")) == fault:
-            count = real(fact.fields.get("fired")) or 0.0
-            if count > 0:
-                return f"it struck {count:g} times"
-        if fact.what not in SIGNS or fact.at < what.at - SLACK:
-            continue
-        found = whole(fact.fields.get("pid"))
-        same = found == pid if None not in (found, pid) else fact.fields.get("member") == member
-        if same and (fact.what == "stopped" or _by_force(fact, course)):
-            return SIGNS[fact.what] + (f" (process {found})" if found is not None else "")
-    return ""
+        if fact.what == "fired" and fact.course == course.name:
+            name = str(fact.fields.get("fault", ""))
+            counts[name] = counts.get(name, 0.0) + max(real(fact.fields.get("fired")) or 0.0, 0.0)
+    return [name for name, count in counts.items() if not count > 0]
 
 
-def _by_force(fact: Fact, course: Course) -> bool:
-    """Say whether a death is none of old age: by a signal, or while others still had to work."""
-    code = fact.fields.get("code")
-    if isinstance(code, int) and not isinstance(code, bool):
-        return code < 0 or code > KILLED
-    return fact.at < last_commit(course) or not course.finished
+class _Search:
+    """Looks for evidence, the best first: a count, a process, what others felt."""
+
+    def __init__(
+        self, course: Course, facts: Sequence[Fact], head: Head, named: frozenset[str]
+    ) -> None:
+        self._course, self._facts, self._head, self._named = course, facts, head, named
+        self._last = last_commit(course)
+
+    def strike(self, what: Happening) -> Strike:
+        named = what.fields.get("damages")
+        damages = [named] if isinstance(named, str) else named if isinstance(named, list) else []
+        member, subject, pid = what.text("member"), what.text("subject"), what.number("pid")
+        if subject and not member:
+            seats = self._head.placement.items()
+            member = next((name for name, seat in seats if seat and akin(seat, subject)), "")
+        return Strike(
+            what.at, what.text("fault"), member, subject or self._head.placement.get(member, ""),
+            pid, self._evidence(what), tuple(place(each) for each in damages if place(each)),
+            self._until(what.at, member),
+        )  # fmt: skip
+
+    def _until(self, at: float, member: str) -> float | None:
+        """Return when a member that was stopped went on."""
+        thawed = [f for f in self._facts if f.what == "thawed" and f.fields.get("member") == member]
+        return min((fact.at for fact in thawed if fact.at > at), default=None)
+
+    def _evidence(self, what: Happening) -> str:
+        return (
+            self._counted(what.text("fault"))
+            or self._seen(what)
+            or self._counted(self._head.drill, drill=True)
+            or self._felt(what)
+        )
+
+    def _counted(self, fault: str, *, drill: bool = False) -> str:
+        """Return the count of a fact `fired`; the drill's name stands for what has none."""
+        if drill and fault in self._named:
+            return ""
+        for fact in self._facts:
+            if fact.what == "fired" and fact.fields.get("fault") == fault:
+                count = real(fact.fields.get("fired")) or 0.0
+                if count > 0:
+                    return f"it struck {count:g} times"
+        return ""
+
+    def _seen(self, what: Happening) -> str:
+        """Return what was seen of the process that was hit."""
+        pid, member = what.number("pid"), what.text("member")
+        for fact in self._facts:
+            if fact.what not in SIGNS or fact.at < what.at - SLACK:
+                continue
+            found = whole(fact.fields.get("pid"))
+            same = found == pid if None not in (found, pid) else fact.fields.get("member") == member
+            if same and (fact.what == "stopped" or self._by_force(fact)):
+                return SIGNS[fact.what] + (f" (process {found})" if found is not None else "")
+        return ""
+
+    def _by_force(self, fact: Fact) -> bool:
+        """Say whether a death is none of old age: by a signal, or while others still worked."""
+        code = fact.fields.get("code")
+        if isinstance(code, int) and not isinstance(code, bool):
+            return code < 0 or code > KILLED
+        return fact.at < self._last or not self._course.finished
+
+    def _felt(self, what: Happening) -> str:
+        """Return what our own coordinator felt of it (layer A), or what telemetry saw."""
+        fault, member, subject = what.text("fault"), what.text("member"), what.text("subject")
+        for other in self._course.happenings:
+            if other.at < what.at - SLACK:
+                continue
+            named = other.text("member")
+            if other.kind in FELT and self._head.layer == "A" and named and named == member:
+                return f"the coordinator felt it ({other.kind} {member})"
+            seen = other.kind == "detected" and other.who == DRILL and "@" in fault
+            if seen and other.text("subject") and akin(other.text("subject"), subject):
+                return f"telemetry saw it ({other.text('subject')})"
+        return ""

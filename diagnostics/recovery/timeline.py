@@ -16,9 +16,11 @@ from rackproof.diagnostics.recovery.strikes import DRILL, SLACK, Strike, last_co
 from rackproof.diagnostics.recovery.trajectory import Trajectory
 from rackproof.harness.happening import Happening
 
+COORDINATOR = "coordinator"  # of layer A: none but its parent can see that it is gone
 FAULT, DETECTED, RESUMED = "fault", "detected", "resumed"
 WORDS = {
     "lost": DETECTED, "suspect": DETECTED, "slow": DETECTED, "detected": DETECTED,
+    "quarantine": DETECTED,
     "isolated": "isolated", "spare-active": "spare-active", "restore": "restored",
     "resynchronised": "resynchronised",
 }  # fmt: skip
@@ -100,7 +102,8 @@ def _words(course: Course, layer: str, struck: Sequence[Strike]) -> list[Moment]
     found = []
     for what in course.happenings:
         said = word(what, course, struck)
-        if not said or (what.kind == "exited" and layer == "A") or not _since(struck[0], what):
+        parent = layer != "A" or what.text("member") == COORDINATOR
+        if not said or (what.kind == "exited" and not parent) or not _since(struck[0], what):
             continue
         step = what.number("step") if said in {"restored", "resynchronised"} else None
         found.append(Moment(max(what.at, struck[0].at), said, step, concerned(what)))
@@ -117,13 +120,19 @@ def windows(
     said = _words(course, layer, fired)
     groups: list[list[Strike]] = []
     for strike in fired:
-        before = groups[-1][0].at if groups else -math.inf
-        if groups and not any(before <= each.at < strike.at for each in said):
+        if groups and _one(groups[-1], strike, said):
             groups[-1].append(strike)
         else:
             groups.append([strike])
     ends = [group[0].at for group in groups[1:]] + [math.inf]
     return tuple(_window(group, end, said, path) for group, end in zip(groups, ends, strict=True))
+
+
+def _one(group: Sequence[Strike], strike: Strike, said: Sequence[Moment]) -> bool:
+    """Say whether a strike belongs to a fault: nothing came between, or it is its other half."""
+    between = any(group[0].at <= each.at < strike.at for each in said)
+    over = any(each.until is not None and each.until < strike.at for each in group)
+    return any(each.like(strike) for each in group) or not (between or over)
 
 
 def _window(

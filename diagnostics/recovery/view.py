@@ -21,7 +21,7 @@ from rackproof.diagnostics.recovery.record import (
     Head,
 )
 from rackproof.diagnostics.recovery.spans import usual
-from rackproof.diagnostics.recovery.strikes import DRILL, Strike, strikes
+from rackproof.diagnostics.recovery.strikes import DRILL, Strike, idle, strikes
 from rackproof.diagnostics.recovery.trajectory import Trajectory, trajectory
 from rackproof.harness.happening import DRILL as DRILL_KINDS
 from rackproof.harness.happening import TRAINER, Happening
@@ -82,9 +82,15 @@ class View:
         return self.path.base + self.head.steps - 1
 
     @property
+    def idle(self) -> list[str]:
+        """What was injected, or looked at, and was not seen to strike, in words."""
+        counted = idle(self.faulted.course, self.record.facts)
+        return [s.on for s in self.struck if not s.fired] + counted
+
+    @property
     def fired(self) -> bool:
         """Whether there was a fault, and every injection was seen to strike."""
-        return bool(self.struck) and all(strike.fired for strike in self.struck)
+        return bool(self.struck) and not self.idle
 
     @property
     def step(self) -> float | None:
@@ -120,9 +126,9 @@ class View:
         """Say that there was nothing to recover from."""
         return unknown(name, "no fault struck", "see the claim fault-fired", level)
 
-    def placed(self, member: str) -> str:
-        """Return the subject of the rack on which a member was placed."""
-        return self.head.placement.get(member, "")
+    def first(self, word: str) -> timeline.Window | None:
+        """Return the first window in which a word occurs, None where it does in none."""
+        return next((each for each in self.windows if each.when(word) is not None), None)
 
 
 def plan_value(plan: Mapping[str, Any], *names: str) -> Any:
@@ -178,7 +184,7 @@ def view(record: DrillRecord) -> View:
     told = {name: _told(course, layer) for name, course in record.courses.items()}
     faulted = told.get("faulted")
     hit = faulted or _told(Course("faulted", 0.0, 0.0, finished=False, happenings=()), layer)
-    struck = strikes(hit.course, record.facts)
+    struck = strikes(hit.course, record.facts, record.head)
     words = timeline.words(hit.course, layer, struck)
     return View(
         record, hit, tuple(told[course.name] for course in record.clean), told.get("replay"),
