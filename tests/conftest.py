@@ -2,8 +2,9 @@
 
 A test asks ``tool("chromium")`` for the path of a program, ``module("torch")`` for a package. Where
 it is missing the test is skipped with the reason and what to install, and the end of the run lists
-in plain words what was left out. With ``REQUIRE_ALL=1``, as in CI, every skip is a failure, but for those whose reason says
-``optional``: what no package gives, such as a GPU, or what is not asked of CI, such as nvcc.
+in plain words what was left out. With ``REQUIRE_ALL=1``, as in CI, every skip is a failure, but for
+those whose reason says ``optional``: what no package gives, such as a GPU, or what is not asked of
+CI, such as nvcc.
 """
 
 import importlib.util

@@ -77,7 +77,8 @@ class Store:
         return field if word == "forget" else ""
 
     def _told(self, what: Mapping[str, Any]) -> None:
-        self.tell("ckpt", **what)
+        more = {name: value for name, value in what.items() if name != "kind"}
+        self.tell("ckpt", **more, form=what.get("kind", "full"))
 
     def resume(self) -> str:
         """Load the newest checkpoint; return its address, or an empty text where there is none."""

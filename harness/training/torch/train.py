@@ -89,5 +89,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
 
 
+def leave(code: int) -> None:
+    """End this process; a quorum that torchft still awaits on a thread would keep it for long."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())
