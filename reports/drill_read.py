@@ -147,15 +147,14 @@ def _head(body: Mapping[str, Any]) -> Head:
 
 
 def _happening(body: dict[str, Any]) -> Happening:
-    said = dict(fields.table(body["said"], "said"))
+    said = fields.table(body["said"], "said")
     kind, who = fields.text(said, "kind"), fields.text(said, "who")
     if kind not in KINDS:
         msg = f"a happening of unknown kind {kind[:40]!r}"
         raise ValueError(msg)
     at = fields.finite(said["at"], "at")
     attempt = fields.whole(said, "attempt", low=-fields.MOST)
-    rest = {key: said[key] for key in said if key not in ("kind", "who", "at", "attempt")}
-    return Happening(at, who, kind, rest, attempt)
+    return Happening(at, who, kind, fields.table(said["fields"], "fields"), attempt)
 
 
 @dataclass(slots=True)

@@ -49,7 +49,9 @@ class DrillWriter:
 
     def happening(self, course: str, what: Happening) -> None:
         """Write what was said, or done, during a course."""
-        self._put("happening", {"course": course, "said": what.as_json()})
+        head = {"kind": what.kind, "at": round(what.at, 6), "who": what.who}
+        said = {**head, "attempt": what.attempt, "fields": dict(what.fields)}
+        self._put("happening", {"course": course, "said": said})
 
     def fact(self, fact: Fact) -> None:
         """Write what was looked at. Its `at` is of the monotonic clock, like that of happenings."""
