@@ -5,6 +5,10 @@ from rackproof.harness.errors import DrillError
 from rackproof.harness.happening import Happening
 from rackproof.harness.training.plan import Plan
 
+PACE = 0.015
+"""The least seconds of a step in drills that telemetry takes part in: it looks 20 times a second,
+and an examination takes about one."""
+
 
 def steps(stage: Stage, usual: int) -> int:
     """Return how many steps a drill has: about half where it is to be short."""

@@ -73,7 +73,7 @@ def torn_checkpoint(stage: Stage) -> None:
         acts.stored(job, plan.every)
         writer = acts.replicas(job)[0]
         after = stage.draw.randrange(OPERATIONS)
-        job.order(writer, "storage", kind="torn", under=str(_tier(job)), after=after)
+        job.order(writer, "storage", breaks="torn", under=str(_tier(job)), after=after)
         died = job.until(lambda what: what.kind == "lost" and what.text("member") == writer)
         stage.fact("fired", fault="torn-checkpoint", fired=int(died is not None), after=after)
         acts.lose_all(job)
@@ -116,7 +116,7 @@ def disk_full(stage: Stage) -> None:
     with stage.run(plan) as job:
         acts.stored(job, plan.every)
         writer = acts.replicas(job)[0]
-        job.order(writer, "storage", kind="full", under=str(_tier(job)))
+        job.order(writer, "storage", breaks="full", under=str(_tier(job)))
         failed = job.until(lambda what: what.kind == "ckpt" and what.text("phase") == "failed")
         stage.fact("fired", fault="disk-full", fired=int(failed is not None))
         if failed is None:
@@ -140,11 +140,11 @@ def slow_tier(stage: Stage) -> None:
     with stage.run(plan) as job:
         acts.stored(job, plan.every)
         writer = acts.replicas(job)[0]
-        job.order(writer, "storage", kind="slow", under=str(_tier(job, "far")), seconds=0.05)
+        job.order(writer, "storage", breaks="slow", under=str(_tier(job, "far")), seconds=0.05)
         began = time.monotonic()
         job.reach(4 * plan.every)
         stage.fact("fired", fault="slow-tier", fired=1, seconds=time.monotonic() - began)
-        job.order(writer, "storage", kind="")
+        job.order(writer, "storage", breaks="")
         job.finish()
 
 

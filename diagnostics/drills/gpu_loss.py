@@ -33,7 +33,7 @@ def hold(stage: Stage) -> None:
     if stage.layer != "A":
         _hold_command(stage)
         return
-    plan = stage.sized(Plan(steps=acts.steps(stage, 600), every=50, auto=False))
+    plan = stage.sized(Plan(steps=acts.steps(stage, 200), every=25, pace=acts.PACE, auto=False))
     stage.expect(OWN)
     stage.clean(plan)
     with stage.run(plan) as job, stage.watch(job):

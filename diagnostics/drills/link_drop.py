@@ -20,8 +20,11 @@ def lacks(spec: RackSpec) -> str:
 def hold(stage: Stage) -> None:
     """Hold the drill."""
     plan = stage.sized(
-        Plan(steps=acts.steps(stage, 600), every=50, replicas=3, proxied=True, auto=False)
-    )
+        Plan(
+            steps=acts.steps(stage, 200), every=25, replicas=3, pace=acts.PACE, proxied=True,
+            auto=False,
+        )
+    )  # fmt: skip
     stage.expect(
         Expected(
             timeline=TIMELINE, components=("nvlink", "nvswitch"), kinds=("lost", "told"), detect=2.0

@@ -16,10 +16,12 @@ from rackproof.harness.errors import DrillError
 from rackproof.harness.training.data import due
 from rackproof.harness.training.plan import Plan, Samples
 
+EARLIEST = 3  # the step before which no shard is met
+
 
 def hold(stage: Stage) -> None:
     """Hold the drill."""
-    plan = stage.sized(Plan(steps=acts.steps(stage, 100), spares=0, samples=Samples(32, 32, 4)))
+    plan = stage.sized(Plan(steps=acts.steps(stage, 80), spares=0, samples=Samples(32, 32, 4)))
     shard = _met(stage, plan)
     plan = replace(plan, samples=replace(plan.samples, poisoned=(shard,)))
     stage.expect(
@@ -44,7 +46,7 @@ def hold(stage: Stage) -> None:
 def _met(stage: Stage, plan: Plan) -> int:
     """Draw a shard whose poisoned sample comes up in the middle of the run."""
     usual = range(plan.samples.shards - plan.samples.reserve)
-    met = [shard for shard in usual if plan.steps // 4 <= due(plan, shard) <= plan.steps // 2]
+    met = [shard for shard in usual if EARLIEST <= due(plan, shard) <= plan.steps // 2]
     if not met:
         msg = f"in {plan.steps} steps no shard comes up that could be poisoned: take more steps"
         raise DrillError(msg)

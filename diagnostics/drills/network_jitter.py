@@ -11,7 +11,7 @@ from rackproof.diagnostics.recovery.record import Expected
 from rackproof.harness.training.plan import Plan
 
 REGIONS = ("region0", "region1")
-DELAY = 0.04  # s each way
+DELAY = 0.1  # s each way
 SPIKE = 12  # steps
 
 

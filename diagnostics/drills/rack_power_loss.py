@@ -26,8 +26,8 @@ def hold(stage: Stage) -> None:
     alone = stage.spec.racks < len(REGIONS)
     plan = stage.sized(
         Plan(
-            steps=acts.steps(stage, 800), every=50, replicas=4, spares=2, regions=REGIONS,
-            elsewhere=REGIONS[1:] if alone else (), auto=alone,
+            steps=acts.steps(stage, 240), every=25, replicas=4, spares=2, regions=REGIONS,
+            pace=acts.PACE, elsewhere=REGIONS[1:] if alone else (), auto=alone,
         )
     )  # fmt: skip
     stage.expect(

@@ -15,8 +15,11 @@ from rackproof.harness.training.plan import Plan
 def hold(stage: Stage) -> None:
     """Hold the drill."""
     plan = stage.sized(
-        Plan(steps=acts.steps(stage, 600), every=50, replicas=3, audit="all", auto=False)
-    )
+        Plan(
+            steps=acts.steps(stage, 160), every=25, replicas=3, audit="all", pace=acts.PACE,
+            auto=False,
+        )
+    )  # fmt: skip
     stage.expect(
         Expected(
             timeline=TIMELINE,

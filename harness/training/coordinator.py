@@ -75,7 +75,7 @@ class Coordinator:
         """Serve until the last step is committed; return the exit code."""
         self.diary.note("hello", pid=os.getpid(), rank=-1, world=self.plan.replicas)
         while not self.over:
-            for key, mask in self._selector.select(TICK if self._waiting else 0):
+            for key, mask in self._selector.select(self._rest):
                 self._ready(key.fileobj, mask)
             self._look()
             self.turn()
@@ -83,10 +83,17 @@ class Coordinator:
         return self.code
 
     @property
-    def _waiting(self) -> bool:
-        """Whether nothing can go on before somebody says something."""
+    def _rest(self) -> float:
+        """How long nothing can go on, in s, unless somebody says something."""
         busy = self.round is not None and self.round.open
-        return self.step < 0 or busy or self.handover.joiner is not None
+        if self.step < 0 or busy or self.handover.joiner is not None:
+            return TICK
+        return min(TICK, max(0.0, self._due - time.monotonic()))
+
+    @property
+    def _due(self) -> float:
+        """When the next step may begin."""
+        return 0.0 if self.round is None else self.round.began + self.plan.pace
 
     def _ready(self, what: Any, mask: int) -> None:
         if what is self._server:
@@ -253,7 +260,7 @@ class Coordinator:
             self.diary.note("ended", step=self.step, digest=self.digest)
             self.over = True
             return
-        if self.places.active:
+        if self.places.active and time.monotonic() >= self._due:
             if self.round is None:
                 self.round = Round(self)
             self.round.begin()

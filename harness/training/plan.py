@@ -62,6 +62,7 @@ class Plan:
     replicas. `regions` are dealt out in turn to replicas and spares; those `elsewhere` have no GPU
     in the rack that is watched. `audit` recomputes no, one or all micro-shards of a step on another
     replica. A member that says nothing for `silence` is lost.
+    `pace` is the least time of a step, as if it waited for data.
     `tiers` are checkpoint tiers, each ``NAME=URL``; `auto` puts a spare in a lost replica's place
     at once, without waiting to be told. `proxied` leads members' connections through a proxy that
     can be slowed or cut. `defect` is a planted mistake of the trainer, for negative controls:
@@ -86,6 +87,7 @@ class Plan:
     busy: str = "wait"
     audit: str = "none"
     silence: float = 1.0
+    pace: float = 0.0
     auto: bool = True
     proxied: bool = False
     threads: int = 1

@@ -94,6 +94,8 @@ async def _orders(ways: dict[str, Way]) -> None:
         way.delay, way.cut = float(order["delay"]), bool(order["cut"])
         if way.cut:
             way.sever()
+        sys.stdout.write("done\n")
+        sys.stdout.flush()
     os._exit(5)
 
 

@@ -74,7 +74,7 @@ class LayerA:
         except OSError as error:
             msg = f"{self.folder}: cannot be written ({error.strerror})"
             raise DrillError(msg) from error
-        self._diary = Diary(self.folder, "supervisor", 1)
+        self._diary = Diary(self.folder, "drill", 1)
         self._write_roster(resume=False)
         self._thread.start()
         with self._news:
@@ -110,7 +110,8 @@ class LayerA:
         try:
             self._living[name] = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-P", "-m", module, *words, *more],
-                stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, env=environment,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE if name == PROXY else log,
+                stderr=log, env=environment,
                 start_new_session=True, close_fds=True,
             )  # fmt: skip
         except OSError as error:
@@ -135,8 +136,9 @@ class LayerA:
                 child.kill()
             for child in self._living.values():
                 child.wait()
-                if child.stdin is not None:
-                    child.stdin.close()
+                for end in (child.stdin, child.stdout):
+                    if end is not None:
+                        end.close()
             self._living.clear()
             self._diary.close()
             for log in self._logs:
@@ -304,7 +306,7 @@ class LayerA:
             msg = f"{what} is no order: {', '.join(ORDERS)} are"
             raise DrillError(msg)
         if what == "storage":
-            how = {"kind": "", "under": "/", "after": 0, "seconds": 0.0, **how}
+            how = {"breaks": "", "under": "/", "after": 0, "seconds": 0.0, **how}
         self._say(member, {"order": what, **how})
 
     def link(self, member: str, *, delay: float = 0.0, cut: bool = False) -> None:
@@ -313,7 +315,14 @@ class LayerA:
             msg = "this run has no ways that could be made slow: its plan is not proxied"
             raise DrillError(msg)
         self.roster.seat(member)
-        self._say(PROXY, {"member": member, "delay": delay, "cut": cut})
+        with self._news:
+            self._say(PROXY, {"member": member, "delay": delay, "cut": cut})
+            done = self._child(PROXY).stdout
+            if done is None or not done.readline():
+                msg = "the proxy of the run's ways does not answer"
+                raise DrillError(msg)
+        if delay or cut:
+            self._see("fired", fault="cut" if cut else "slow-link", fired=1, member=member)
 
     def replace(self, member: str, subject: str) -> None:
         """Tell the coordinator to go on with the spare at `subject` instead of a member."""

@@ -37,8 +37,8 @@ class Vault:
         """Take in what storage was ordered to do; see checkpoint.faulty.Order."""
         order = self._replica.orders.pop("storage", None)
         if order is not None:
-            known = {name: order[name] for name in ("kind", "under", "after", "seconds")}
-            self._files.obey(Order(**known))
+            after, seconds = int(order["after"]), float(order["seconds"])
+            self._files.obey(Order(order["breaks"], order["under"], after, seconds))
 
     def _tell(self, body: Mapping[str, Any]) -> None:
         fields = {"form" if name == "kind" else name: value for name, value in body.items()}
