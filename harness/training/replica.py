@@ -38,7 +38,7 @@ ORDERS: Mapping[str, str] = {
     "slow": "every micro-shard takes `seconds` longer",
     "wrong-state": "the state that it takes over has a wrong bit",
     "lie": "it claims steps that it does not take",
-    "storage": "storage `under` a path `breaks`: a kind of checkpoint.faulty.Order, with after and seconds",
+    "storage": "storage `under` a path `breaks`, a kind of checkpoint.faulty.Order",
 }
 """What broken hardware, or a broken trainer, would make of it."""
 
