@@ -34,6 +34,7 @@ FACTS = tuple("died stopped thawed alive checkpoint final left-behind fired".spl
 MOST = 1 << 21  # happenings and facts of one record
 STEPS = 1 << 24  # more than any drill has
 WIDEST = 1 << 16  # members of a job
+LATEST = 1e10  # seconds that a machine can have been up; three centuries
 
 
 def is_drill(path: Path) -> bool:
@@ -57,6 +58,21 @@ def fingerprint(run: Path) -> str:
         msg = f"{path}: cannot be read ({error.strerror})"
         raise RecordError(msg) from error
     return digest.hexdigest()
+
+
+def _moment(body: Mapping[str, Any], key: str) -> float:
+    """Return seconds of a monotonic clock, which begins when a machine does."""
+    found = fields.finite(body[key], key)
+    if abs(found) > LATEST:
+        raise fields.bad(key, found, "a time")
+    return found
+
+
+def _planted(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return one entry of the contract's list of planted faults."""
+    names = {name: fields.text(body, name) for name in ("kind", "subject")}
+    parameters = fields.table(body["parameters"], "parameters")
+    return {**names, "parameters": parameters, "fired": fields.whole(body, "fired")}
 
 
 def _flag(body: Mapping[str, Any], key: str) -> bool:
@@ -152,7 +168,7 @@ def _happening(body: dict[str, Any]) -> Happening:
     if kind not in KINDS:
         msg = f"a happening of unknown kind {kind[:40]!r}"
         raise ValueError(msg)
-    at = fields.finite(said["at"], "at")
+    at = _moment(said, "at")
     attempt = fields.whole(said, "attempt", low=-fields.MOST)
     return Happening(at, who, kind, fields.table(said["fields"], "fields"), attempt)
 
@@ -194,7 +210,7 @@ class _Reading:
         elif kind == "course":
             self._course(body)
         elif kind == "planted":
-            self.planted = list(fields.rows(body["planted"], "planted"))
+            self.planted = [_planted(row) for row in fields.rows(body["planted"], "planted")]
         elif kind == "trouble":
             self.troubles.append(fields.text(body, "why"))
         elif kind == "end":
@@ -212,7 +228,7 @@ class _Reading:
         if kind == "happening":
             self._open(name).happenings.append(_happening(body))
             return
-        what, when = _one_of(body, "what", FACTS), fields.finite(body["when"], "when")
+        what, when = _one_of(body, "what", FACTS), _moment(body, "when")
         self.facts.append(Fact(what, fields.table(body["fields"], "fields"), name, when))
 
     def _open(self, name: str) -> _Course:
@@ -223,7 +239,7 @@ class _Reading:
 
     def _course(self, body: dict[str, Any]) -> None:
         name, state = _one_of(body, "course", COURSES), _one_of(body, "state", ("begin", "end"))
-        when = fields.finite(body["when"], "when")
+        when = _moment(body, "when")
         if state == "begin":
             if name in self.courses:
                 msg = f"a second {name}"
