@@ -26,10 +26,10 @@ OPERATIONS = 14  # of a save of one part, about: the point at which the writer d
 
 @dataclass(frozen=True, slots=True)
 class _Harm:
-    """A fault by its name, and what does it and says what was done."""
+    """A fault by its name, and what does it and says what was done, and to which path if any."""
 
     name: str
-    done: Callable[[Job], str]
+    done: Callable[[Job], tuple[str, Path | None]]
 
 
 def _expected(plan: Plan, **more: Any) -> Expected:
@@ -57,8 +57,9 @@ def _back(stage: Stage, plan: Plan, harm_: "_Harm", **more: Any) -> None:
         job.reach(2 * plan.every + stage.draw.randint(1, plan.every - 2))
         for member in acts.replicas(job):
             job.freeze(member)  # nothing is written meanwhile, so what is harmed is the newest
-        what = harm_.done(job)
-        stage.note("injected", fault=harm_.name, what=what)
+        what, path = harm_.done(job)
+        damages = [] if path is None else [str(path)]
+        stage.note("injected", fault=harm_.name, what=what, damages=damages)
         stage.fact("fired", fault=harm_.name, fired=1, done=what)
         acts.lose_all(job)
         job.finish()
@@ -85,8 +86,9 @@ def bit_rot(stage: Stage) -> None:
     plan = _plan(stage)
     name = stage.draw.choice(["part-0.safetensors", "MANIFEST.json", "context.json"])
 
-    def harmed(job: Job) -> str:
-        return harm.rot(harm.newest(_tier(job)), stage.draw, name)
+    def harmed(job: Job) -> tuple[str, Path]:
+        newest = harm.newest(_tier(job))
+        return harm.rot(newest, stage.draw, name), newest
 
     _back(stage, plan, _Harm("bit-rot", harmed), lost=2 * plan.every + 1, passed_over=1)
 
@@ -94,16 +96,16 @@ def bit_rot(stage: Stage) -> None:
 def stale_latest(stage: Stage) -> None:
     """Have LATEST name the oldest checkpoint."""
     plan = _plan(stage)
-    _back(stage, plan, _Harm("stale-latest", lambda job: harm.point_back(_tier(job))))
+    _back(stage, plan, _Harm("stale-latest", lambda job: (harm.point_back(_tier(job)), None)))
 
 
 def lost_tier(stage: Stage) -> None:
     """Lose the tier of the node; the one of its peer is left."""
     plan = _plan(stage, tiers=("T1={run}/nodes/{node}/t1", "T2={run}/nodes/{peer}/t2"))
 
-    def harmed(job: Job) -> str:
-        acts.stored(job, plan.every)
-        return harm.lose(_tier(job, f"nodes/{acts.replicas(job)[0]}/t1"))
+    def harmed(job: Job) -> tuple[str, Path]:
+        root = _tier(job, f"nodes/{acts.replicas(job)[0]}/t1")
+        return harm.lose(root), root
 
     _back(stage, plan, _Harm("lost-tier", harmed))
 
