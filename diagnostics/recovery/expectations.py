@@ -19,8 +19,6 @@ from rackproof.diagnostics.recovery.timeline import (
 )
 from rackproof.diagnostics.recovery.view import View
 
-KINDS_OF_DETECTION = ("lost", "suspect", "slow", "detected")
-
 
 def fault_fired(view: View) -> Claim:
     """Did every injection strike? A drill without a fault shows nothing."""
@@ -43,11 +41,7 @@ def detected(view: View) -> Claim:
         if wanted:
             return view.absent("detected", f"{view.windows[0].strikes[0].on} was not detected")
         return left_out("detected", "nobody detected it, and nobody had to")
-    named = [
-        what.text("member")
-        for what in view.faulted.of(*KINDS_OF_DETECTION)
-        if what.at >= first.at and what.text("member")
-    ]
+    named = [each.who for each in view.words if each.what == DETECTED and each.who]
     struck = [strike for strike in view.struck if strike.member]
     right = any(strike.concerns(each) for strike in struck for each in named)
     if wanted and struck and named and not right:

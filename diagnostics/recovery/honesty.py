@@ -38,17 +38,14 @@ def steps(view: View) -> Claim:
             "steps", "no step was told",
             "have the command write {kind: step, step: N} lines to RP_EVENTS", "L1",
         )  # fmt: skip
-    wrong = [*path.breaks]
-    if path.missing and not view.gaps:
-        wrong.append(gaps(path))
     most = max(commit.step for commit in path.commits)
-    if most > view.last:
-        wrong.append(f"step {most} was told, and {view.head.steps} were planned")
+    wrong = [f"step {most} was told, and {view.head.steps} were planned"] * (most > view.last)
     wrong += _not_finite(view)
-    if wrong:
-        return broken("steps", some(wrong), "L1")
-    if path.missing:
-        return unknown("steps", gaps(path), "see the claim events", "L1")
+    holes = [*path.breaks, *([gaps(path)] if path.missing else [])]
+    if wrong or (holes and not view.unread):
+        return broken("steps", some([*holes, *wrong]), "L1")
+    if holes:
+        return unknown("steps", f"{holes[0]}, but {view.unread[0]}", "hold the drill again", "L1")
     said = f"steps {path.base} to {path.top}, each after the one before it"
     return holds("steps", "; ".join([said, *path.remarks[:2]]), "L1")
 

@@ -53,19 +53,23 @@ def checkpoints(view: View) -> Claim:
     said = committed(view)
     found = reread(view)
     blind = [f for f in view.facts("checkpoint") if not place(f.fields.get("uri"))]
-    wrong = []
+    wrong, absent = [], []
     for uri, (at, step) in said.items():
         if damaged(view, uri, at):
             continue
         if uri in found:
             wrong += _faults(view, uri, found[uri], step)
         elif found or blind:
-            wrong.append(f"{uri or 'one without a URI'} was said to be committed and is not there")
+            absent.append(f"{uri or 'one without a URI'} was said to be committed, is not there")
     for uri, fact in found.items():
         if uri not in said and fact.fields.get("verifies") is True:
             wrong += _faults(view, uri, fact, None)
-    if wrong:
-        return broken("checkpoints", some(wrong), "L2")
+        if (whole(fact.fields.get("step")) or 0) > _most(view.path):
+            absent.append(f"{uri} is of step {fact.fields['step']}, which was never committed")
+    if wrong or (absent and not view.gaps):
+        return broken("checkpoints", some([*wrong, *absent]), "L2")
+    if absent:
+        return view.absent("checkpoints", absent[0], "L2")
     return _enough(view, said, found, blind)
 
 
@@ -112,8 +116,6 @@ def _faults(view: View, uri: str, fact: Fact, step: int | None) -> list[str]:
     missing = [name for name in FIELDS if name not in held]
     if missing and (view.own or held):
         wrong.append(f"{uri} lacks {', '.join(missing)}")
-    if found is not None and found > _most(view.path):
-        wrong.append(f"{uri} is of step {found}, which was never committed")
     claimed = claims_of(view.path, found)
     digest = str(fields.get("digest") or "")
     if digest and claimed and digest not in claimed and one_kind(view):
@@ -156,38 +158,49 @@ def restores(view: View) -> Claim:
     wrong = [said for what in taken for said in _taken(view, what, found)]
     if wrong:
         return broken("restores", some(wrong), "L2")
+    absent = [said for what in taken for said in _never(view, what, found)]
+    if absent:
+        return view.absent("restores", some(absent), "L2")
     if not found:
         return unknown("restores", "what was restored was not read again", LOOK, "L2")
     return holds("restores", f"{len(taken)} from checkpoints that verify", "L2")
 
 
+def _spoilt(view: View, what: Happening, until: float = math.inf) -> bool:
+    """Say whether the drill damaged the checkpoint of a restore after it had been committed."""
+    uri = place(what.fields.get("uri"))
+    since = committed(view, what.at).get(uri, (-math.inf, None))[0]
+    return damaged(view, uri, since, until)
+
+
 def _taken(view: View, what: Happening, found: Mapping[str, Fact]) -> list[str]:
     """Return what is wrong with one restore."""
     uri, step = place(what.fields.get("uri")), whole(what.fields.get("step"))
-    wrong, names = [], what.fields.get("fields")
+    wrong, names, fact = [], what.fields.get("fields"), found.get(uri)
     held = names if isinstance(names, list | tuple) else []
     missing = [name for name in FIELDS if name not in held]
-    if step is not None and step > _most(view.path):
-        wrong.append(f"{what.who} restored step {step}, which was never committed")
     if missing and view.own:
         wrong.append(f"{what.who} restored step {step} without {', '.join(missing)}")
-    since = committed(view, what.at).get(uri, (-math.inf, None))[0]
-    if damaged(view, uri, since):
-        if damaged(view, uri, since, what.at):
+    if _spoilt(view, what):
+        if _spoilt(view, what, what.at):
             wrong.append(f"{what.who} restored {uri}, which the drill had damaged")
-    elif found:
-        wrong += _source(what.who, uri, step, found.get(uri))
+    elif fact is not None and fact.fields.get("verifies") is not True:
+        wrong.append(f"{what.who} restored {uri}, which does not verify")
+    elif fact is not None and whole(fact.fields.get("step")) != step:
+        wrong.append(f"{what.who} restored {uri} as step {step}")
     return wrong
 
 
-def _source(who: str, uri: str, step: int | None, fact: Fact | None) -> list[str]:
-    if fact is None:
-        return [f"{who} restored {uri or 'a checkpoint without a URI'}, which is not there"]
-    if fact.fields.get("verifies") is not True:
-        return [f"{who} restored {uri}, which does not verify"]
-    if whole(fact.fields.get("step")) != step:
-        return [f"{who} restored {uri} as step {step}"]
-    return []
+def _never(view: View, what: Happening, found: Mapping[str, Fact]) -> list[str]:
+    """Return what is not there of one restore: its checkpoint, its step."""
+    uri, step = place(what.fields.get("uri")), whole(what.fields.get("step"))
+    absent = []
+    if step is not None and step > _most(view.path):
+        absent.append(f"{what.who} restored step {step}, which was never committed")
+    if found and uri not in found and not _spoilt(view, what):
+        named = uri or "a checkpoint without a URI"
+        absent.append(f"{what.who} restored {named}, which is not there")
+    return absent
 
 
 def passed_over(view: View) -> Claim:
@@ -228,7 +241,7 @@ def final_state(view: View) -> Claim:
     if step != view.last:
         said = f"the last stored state is of step {step}, not of step {view.last}"
         if view.own or step > view.last:
-            return broken("final-state", said, "L4")
+            return view.absent("final-state", said, "L4")
         return unknown("final-state", said, "save after the last step", "L4")
     return _as_told(view, step, digest)
 

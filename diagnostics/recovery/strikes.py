@@ -14,6 +14,7 @@ from rackproof.harness.happening import Happening
 DRILL = "drill"  # who speaks for the drill itself; no trainer does
 SLACK = 0.05  # s; an act and the line about it are not one moment
 KILLED = 128  # a shell's exit code for a child that a signal ended is above it
+ACTS = frozenset(("kill", "freeze"))  # what shows is the process, not a count
 FELT = frozenset(("lost", "slow", "suspect", "refused"))
 SIGNS = {"died": "it died", "stopped": "it was stopped"}
 
@@ -122,8 +123,8 @@ class _Search:
     def _evidence(self, what: Happening) -> str:
         return (
             self._counted(what.text("fault"))
+            or ("" if what.text("fault") in ACTS else self._counted(self._head.drill, drill=True))
             or self._seen(what)
-            or self._counted(self._head.drill, drill=True)
             or self._felt(what)
         )
 

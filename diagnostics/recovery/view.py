@@ -45,7 +45,11 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that a claim is made from. `gaps` says why what is not there may only be unread."""
+    """All that a claim is made from.
+
+    `gaps` says why what is not there may only be unread; `unread` are those of them that are holes
+    in what was said, so that what stands on both sides of one need not fit.
+    """
 
     record: DrillRecord
     faulted: Told
@@ -55,6 +59,7 @@ class View:
     windows: tuple[timeline.Window, ...]
     words: tuple[timeline.Moment, ...]
     gaps: tuple[str, ...]
+    unread: tuple[str, ...] = ()
 
     @property
     def head(self) -> Head:
@@ -155,9 +160,10 @@ def _told(course: Course, layer: str) -> Told:
     return Told(sound, trajectory(sound), tuple(dict.fromkeys(forged)))
 
 
-def _gaps(record: DrillRecord, faulted: Told | None, struck: Sequence[Strike]) -> tuple[str, ...]:
+def _cut(record: DrillRecord, faulted: Told | None) -> list[str]:
+    """Return in which way the record, or the run in it, stops before its end."""
     if faulted is None:
-        return ("the run that was to be hit is not in the record",)
+        return ["the run that was to be hit is not in the record"]
     course, found = faulted.course, []
     if not (math.isfinite(course.began) and math.isfinite(course.ended)):
         found.append("its begin and end are not known")
@@ -165,9 +171,13 @@ def _gaps(record: DrillRecord, faulted: Told | None, struck: Sequence[Strike]) -
         found.append("it has no end")
     if not record.ended:
         found.append("the record has no end")
-    found += record.problems
-    found += [each for each in course.problems if not _excused(each, struck)]
-    return (*found, *faulted.forged, *faulted.path.problems)
+    return found
+
+
+def _unread(record: DrillRecord, hit: Told, struck: Sequence[Strike]) -> tuple[str, ...]:
+    """Return the lines that could not be read, or were not their speaker's to say."""
+    problems = [each for each in hit.course.problems if not _excused(each, struck)]
+    return (*record.problems, *problems, *hit.forged, *hit.path.problems)
 
 
 def _excused(problem: str, struck: Sequence[Strike]) -> bool:
@@ -186,8 +196,9 @@ def view(record: DrillRecord) -> View:
     hit = faulted or _told(Course("faulted", 0.0, 0.0, finished=False, happenings=()), layer)
     struck = strikes(hit.course, record.facts, record.head)
     words = timeline.words(hit.course, layer, struck)
+    unread = _unread(record, hit, struck)
     return View(
         record, hit, tuple(told[course.name] for course in record.clean), told.get("replay"),
         struck, timeline.windows(hit.course, layer, struck, hit.path), tuple(words),
-        _gaps(record, faulted, struck),
+        (*_cut(record, faulted), *unread), unread,
     )  # fmt: skip
