@@ -1,6 +1,7 @@
 """What several drills do: wait for a checkpoint, lose all of a job, draw whom it hits."""
 
 from rackproof.diagnostics.drills.base import Job, Stage
+from rackproof.diagnostics.recovery.record import TIMELINE, Expected
 from rackproof.harness.errors import DrillError
 from rackproof.harness.happening import Happening
 from rackproof.harness.training.plan import Plan
@@ -8,6 +9,18 @@ from rackproof.harness.training.plan import Plan
 PACE = 0.015
 """The least seconds of a step in drills that telemetry takes part in: it looks 20 times a second,
 and an examination takes about one."""
+
+TORCHFT = Expected(
+    proof="L3",
+    best="L3",
+    timeline=TIMELINE,
+    kinds=("lost", "spare-active"),
+    unseen=("restarted",),
+    detect=3.0,
+)
+"""What must hold of torchft when replicas are lost: nobody goes back, and each is healed by a peer.
+It drops the batch of who is missing, so the states are those of a replay, not of a fault-free run.
+A lost replica is missed when its heartbeat is one second old."""
 
 
 def steps(stage: Stage, usual: int) -> int:

@@ -47,8 +47,10 @@ def hold(stage: Stage) -> None:
 
 
 def _hold_command(stage: Stage) -> None:
-    plan = stage.sized(Plan(steps=acts.steps(stage, 200)))
-    stage.expect(command(plan.steps))
+    torchft = stage.layer == "B"
+    pace = 2 * acts.PACE if torchft else 0.0  # so that who is lost comes back in the middle
+    plan = stage.sized(Plan(steps=acts.steps(stage, 200), pace=pace))
+    stage.expect(acts.TORCHFT if torchft else command(plan.steps))
     step = acts.moment(stage, plan)
     stage.clean(plan)
     with stage.run(plan) as job:

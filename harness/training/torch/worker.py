@@ -2,7 +2,8 @@
 
 In: a Plan, the number of this replica (0 … R-1) and the contract's environment. It never goes on
 alone from an old state: before its first step it waits until all are there, or is healed by a peer;
-after the last it stays until whoever is missing has been healed, so that one run has one end.
+before the last few it waits for whoever is missing, so that one run has one end. `pace` is the
+least time of a step.
 """
 
 import signal
@@ -24,7 +25,8 @@ from rackproof.harness.training.torch.group import Group
 from rackproof.harness.training.torch.net import Net, samples
 from rackproof.harness.training.torch.store import Store
 
-PATIENCE, LINGER, PAUSE = 60.0, 30.0, 0.02  # seconds
+PATIENCE, LINGER, PAUSE = 60.0, 60.0, 0.02  # seconds
+LAST = 5  # steps at the end that are for all, if the missing come in time
 FEWEST = 2.0  # seconds that a collective may take at least: a busy machine is no lost one
 
 
@@ -94,7 +96,10 @@ class Replica:
         try:
             members = self._meet_all()
             while not self.ending:
-                if self.net.step < self.plan.steps:
+                if self._waits(members):
+                    self._again("the last steps are for all")
+                    threading.Event().wait(PAUSE)
+                elif self.net.step < self.plan.steps:
                     self._take_part(members)
                 elif self._all_done():
                     break
@@ -187,8 +192,16 @@ class Replica:
                 self.tell("restarted", step=step, uri=uri)
         return bool(uri)
 
+    def _waits(self, members: list[int]) -> bool:
+        """Return whether the last steps are near and somebody is missing, for LINGER at most."""
+        last = self.net.step >= self.plan.steps - LAST
+        if last and not self.until:
+            self.until = time.monotonic() + LINGER
+        missing = len(members) < self.plan.replicas
+        return last and missing and time.monotonic() < self.until
+
     def _take_part(self, members: list[int]) -> None:
-        step = self.net.step + 1
+        step, began = self.net.step + 1, time.monotonic()
         names = [f"r{member}" for member in members]
         ids = [number for member in members for number in samples(self.plan, step, member)]
         self.tell("intent", epoch=self.epoch, step=step, participants=names, samples=ids)
@@ -207,6 +220,7 @@ class Replica:
         self.tell("step", step=step, loss=loss, **fields)
         if step % self.plan.every == 0 and self.number == members[0]:
             self.store.save()
+        threading.Event().wait(max(0.0, began + self.plan.pace - time.monotonic()))
 
     def _digest(self) -> str:
         """Return the digest; the planted mistake ``lie`` tells that of no state at all."""
@@ -224,9 +238,7 @@ class Replica:
         return rows
 
     def _all_done(self) -> bool:
-        """Stay until all are there and nobody had to be healed, so that none goes on alone."""
-        if not self.until:
-            self.until = time.monotonic() + LINGER
+        """Return whether all are there and nobody had to be healed, or LINGER is over."""
         done = torch.tensor([0.0 if self.healed else 1.0])
         self.manager.allreduce(done, reduce_op=ReduceOp.SUM).wait()
         over = not self.manager.errored() and float(done) == self.plan.replicas
