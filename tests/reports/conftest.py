@@ -3,16 +3,21 @@
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from rackproof.diagnostics.evidence import Head, Planned, Record, Settled
 from rackproof.diagnostics.judge import Judgement, judge
 from rackproof.diagnostics.limits import Limit, Limits, parse, shipped
+from rackproof.diagnostics.recovery.record import Expected, Fact
+from rackproof.diagnostics.recovery.record import Head as DrillHead
+from rackproof.harness.happening import Happening
 from rackproof.harness.metrics import metrics
 from rackproof.harness.model import Event, Measurement, Missing, Seen, Value, Why
 from rackproof.harness.platform import absent, platform_limits
 from rackproof.harness.spec import RackSpec, load
+from rackproof.reports.drill_record import DrillWriter
 
 INVENTORY = (
     "gpu.present gpu.name gpu.pci_id memory.total driver.version vbios.version pcie.gen.max "
@@ -212,3 +217,60 @@ def failing() -> Callable[..., Case]:
         )  # fmt: skip
 
     return build
+
+
+EVIL = "<script>alert(1)</script>\u202e\x1b[31m"
+
+
+def write_drill(folder: Path, text: str = "") -> Path:
+    """Write the record of a command that was killed at step 5 of 10 and began again; return it.
+
+    `text` stands in everything that a training command may say.
+    """
+    writer = DrillWriter(folder)
+    expected = Expected(proof="L1", timeline=("fault", "resumed"), restarts=1, lost_steps=10)
+    plan = {"command": ["train", f"--name={text}"], "steps": 10}
+    writer.head(
+        DrillHead("gpu-loss", "gb300-nvl72", "emulated", 7, "C", 10, plan, expected,
+             {"replica0": "rack0/tray00/gpu0"}, date="2026-07-30T10:00:00+00:00")
+    )  # fmt: skip
+    writer.begin("faulted", 100.0)
+
+    def say(at: float, kind: str, who: str = "replica0", attempt: int = 1, **more: object) -> None:
+        writer.happening("faulted", Happening(at, who, kind, more, attempt))
+
+    def see(at: float, what: str, **more: object) -> None:
+        writer.fact(Fact(what, more, "faulted", at))
+
+    for attempt, begin, steps in ((1, 100.5, 5), (2, 102.0, 10)):
+        pid = 1000 + attempt
+        say(begin, "hello", attempt=attempt, pid=pid, rank=0, world=1, note=text)
+        see(begin, "alive", member="replica0", pid=pid, there=True, ours=True)
+        for step in range(1, steps + 1):
+            say(begin + step / 10, "step", attempt=attempt, step=step, loss=1.0, samples=4)
+        if attempt == 1:
+            say(101.1, "injected", "drill", fault="kill", member="replica0", pid=pid)
+            see(101.11, "died", member="replica0", pid=pid, code=-9)
+            for kind in ("exited", "lost", "isolated"):
+                say(101.12, kind, "drill", member="replica0", pid=pid, code=-9, why=text)
+            say(101.2, "restarted", "drill", step=0, uri=text)
+    say(103.0, "fault", attempt=2, why=text)
+    see(103.1, "died", member="replica0", pid=1002, code=0)
+    see(103.2, "checkpoint", uri=text or "/run/step-10", tier="T1", step=10, verifies=True,
+        digest="", fields=[], problem=text)  # fmt: skip
+    writer.finish("faulted", 103.2, [text] if text else [], finished=True)
+    writer.conclude([], "PASS", "L4")
+    writer.close()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def drill_run() -> Callable[..., Path]:
+    """`drill_run(folder, text="")` writes the run directory of a drill that had to begin again."""
+    return write_drill
+
+
+@pytest.fixture(scope="session")
+def evil() -> str:
+    """Text that a page or a terminal must not obey."""
+    return EVIL

@@ -15,6 +15,7 @@ import websocket
 
 from rackproof.harness.model import Event
 from rackproof.reports.html.render import render
+from rackproof.reports.render import report as render_form
 
 # None of these calls home: no updates, no sync, no component that asks a server for anything.
 FLAGS = """
@@ -258,3 +259,18 @@ def test_without_script_a_gpu_leads_to_its_row(browser, page, failing) -> None:
         assert hidden["nodeId"]
     finally:
         browser("Emulation.setScriptExecutionDisabled", value=False)
+
+
+@pytest.mark.parametrize("pixels", [320, 400, 1280])
+def test_the_page_of_a_drill_is_drawn_and_fits(browser, drill_run, tmp_path, evil, pixels) -> None:
+    run = drill_run(tmp_path / "run", evil)
+    path = render_form(run, "html", None)
+    browser.width(pixels)
+    browser.open(path.as_uri())
+    assert browser.value("document.documentElement.scrollWidth <= innerWidth")
+    boxes = "[...document.querySelectorAll('.drawn svg')].map(s => s.getBoundingClientRect())"
+    shown = f"{boxes}.filter(box => box.width > 200)"
+    assert browser.value(f"{shown}.length") == 2
+    assert browser.value(f"{shown}.every(box => box.right <= innerWidth)")
+    assert browser.value("getComputedStyle(document.querySelector('.steps')).fill") == "none"
+    assert not [event for event in browser.events if event["method"] == "Log.entryAdded"]
