@@ -1,7 +1,8 @@
 """Reads one checkpoint of rackproof.checkpoint/1 and verifies all of it, from its own files alone.
 
 python read_checkpoint.py RUN/step-000000000020     prints step, fields and the digest of the state
-Needs safetensors and NumPy, and zstandard for a delta. docs/checkpoint-format.md tells more."""
+Needs safetensors and NumPy, and zstandard for a delta. docs/checkpoint-format.md tells more.
+"""
 
 import hashlib
 import json
