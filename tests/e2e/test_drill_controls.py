@@ -1,0 +1,98 @@
+"""The judge itself, tested: trainers that do something wrong must fail their drill."""
+
+from dataclasses import replace
+
+import pytest
+
+from rackproof.diagnostics.drills import acts
+from rackproof.diagnostics.drills.base import Drill
+from rackproof.diagnostics.recovery.record import Expected
+from rackproof.fixtures.drill import hold
+from rackproof.fixtures.stage import Asked, Silence
+from rackproof.harness.checkpoint.anatomy import FIELDS
+from rackproof.harness.spec import load
+from rackproof.harness.training import model, replay
+from rackproof.harness.training.dataset import DataSet
+from rackproof.harness.training.plan import Plan
+
+BASE = Plan(steps=24, replicas=1, spares=1, every=6)
+WANTED = Expected(proof="L4", restarts=1, must_restart=True, lost_steps=13)
+
+
+def held(folder, plan, hit, expected=WANTED):
+    """Hold a drill of ours on a plan; `hit` is handed the job."""
+
+    def body(stage):
+        stage.expect(expected)
+        stage.clean(stage.sized(replace(plan, defect="")))
+        with stage.run(stage.sized(plan)) as job:
+            hit(job)
+            job.finish()
+
+    drill = Drill("gpu-loss", "a control", body)
+    return hold(Asked(drill, load("gb300-nvl72"), 5, folder), Silence()).recovery
+
+
+def lose(job):
+    """Kill the only replica once a checkpoint is there: the spare goes on from it."""
+    acts.stored(job, 6)
+    job.reach(9)
+    job.kill("r0")
+
+
+def failed(recovery):
+    return {claim.id: claim.message for claim in recovery.claims if claim.verdict == "FAIL"}
+
+
+def test_the_sound_trainer_passes(tmp_path):
+    recovery = held(tmp_path / "run", BASE, lose)
+    assert (str(recovery.verdict), recovery.proof) == ("PASS", "L4"), recovery.claims
+    assert recovery.restarts == 1
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_trainer_that_forgets_a_field_fails(tmp_path, name):
+    recovery = held(tmp_path / "run", replace(BASE, defect=f"forget:{name}"), lose)
+    assert str(recovery.verdict) == "FAIL"
+    assert recovery.proof in {"none", "L0", "L1"}
+    assert "checkpoints" in failed(recovery)
+    if name in {"weights", "optimizer", "data"}:  # these change the bits as well
+        assert {"fault-free", "replay"} & set(failed(recovery))
+
+
+def test_a_trainer_that_claims_steps_it_does_not_take_fails(tmp_path):
+    def lie(job):
+        job.order("r0", "lie")
+        lose(job)
+
+    recovery = held(tmp_path / "run", BASE, lie)
+    assert str(recovery.verdict) == "FAIL"
+    assert "fault-free" in failed(recovery)
+
+
+def test_a_restart_with_another_thread_count_fails(tmp_path):
+    plan = replace(BASE, shape=model.THREADED, defect="threads:2")
+    DataSet.write(tmp_path / "data", plan)
+    if not replay.matters(plan, tmp_path / "data", (1, 2)):
+        pytest.skip("optional: threads change no bits on this machine")
+    recovery = held(tmp_path / "run", plan, lose)
+    assert str(recovery.verdict) == "FAIL"
+    assert "fault-free" in failed(recovery)
+    assert "loss" in failed(recovery)["fault-free"]  # they agree, and prove nothing
+
+
+def test_a_fault_that_never_strikes_is_unknown(tmp_path):
+    recovery = held(tmp_path / "run", BASE, lambda job: None, Expected())
+    assert str(recovery.verdict) == "UNKNOWN"
+    assert not recovery.fault_fired
+
+
+def test_a_flipped_bit_that_nobody_looks_for_fails(tmp_path):
+    plan = replace(BASE, replicas=2)
+
+    def flip(job):
+        job.order("r0", "flip-bit")
+
+    recovery = held(tmp_path / "run", plan, flip, Expected())
+    assert str(recovery.verdict) == "FAIL"
+    assert {"fault-free", "replay"} <= set(failed(recovery))
