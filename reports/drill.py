@@ -35,7 +35,7 @@ from rackproof.reports.words import counted
 
 SHOWN = 40  # lines of a timeline, while it happens and afterwards
 PROBLEMS = 10
-STYLES = {"PASS": "green", "FAIL": "red", "UNKNOWN": "yellow"}
+STYLES = {"FAIL": "red", "UNKNOWN": "yellow"}
 
 
 class Watching:
@@ -144,11 +144,7 @@ def conclusion(body: Mapping[str, Any], record: DrillRecord, file: TextIO) -> No
     """Say what was found: timeline, claims, ledger, proof, planted faults; the verdict last."""
     page = Page(file)
     _timeline(page, body)
-    page.title("Claims")
-    for claim in body["claims"]:
-        style = STYLES.get(claim["verdict"], "")
-        page.line(f"{claim['verdict']:<8} {claim['id']:<18} {claim['message']}", indent="  ",
-                  hang=" " * 30, style=style if claim["verdict"] != "PASS" else "")  # fmt: skip
+    _claims(page, body)
     _ledger(page, body)
     page.title("Proof")
     page.line(proven(body), indent="  ")
@@ -168,6 +164,22 @@ def conclusion(body: Mapping[str, Any], record: DrillRecord, file: TextIO) -> No
     page.verdict(str(body["verdict"]), headline(body))
     with contextlib.suppress(OSError):
         file.flush()
+
+
+def _claims(page: Page, body: Mapping[str, Any]) -> None:
+    """Write every claim that was to be judged; those that do not apply are only counted."""
+    page.title("Claims")
+    for claim in body["claims"]:
+        verdict = claim["verdict"]
+        if verdict == "SKIP":
+            continue
+        text = f"{verdict:<8} {claim['id']:<16} {claim['message']}"
+        page.line(text, indent="  ", hang=" " * 28, style=STYLES.get(verdict, ""))
+    left = sum(1 for claim in body["claims"] if claim["verdict"] == "SKIP")
+    if left:
+        page.line(
+            f"{counted(left, 'claim')} more: not asked for, or not of this drill", indent="  "
+        )
 
 
 def _timeline(page: Page, body: Mapping[str, Any]) -> None:

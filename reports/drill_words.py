@@ -36,8 +36,9 @@ WORDS: Mapping[str, str] = {
     "spare-active": "spare-active",
     "restore": "restored",
     "resynchronised": "resynchronised",
+    **{word: f"({word})" for word in ("diagnosed", "decided", "told", "restarted")},
 }
-"""The timeline's word for a kind of happening."""
+"""The timeline's word for a kind of happening; in brackets, what explains it."""
 LEDGER: Mapping[str, str] = {
     "productive": "steps that count",
     "detect": "until the fault was seen",
@@ -71,10 +72,11 @@ def headline(body: Mapping[str, Any]) -> str:
     claims: Sequence[Mapping[str, Any]] = body["claims"]
     bad = [claim for claim in claims if claim["verdict"] == body["verdict"]]
     if body["verdict"] != "PASS":
-        first = bad[0]["message"] if bad else "; ".join(body.get("problems", ())[:1])
-        more = f", and {counted(len(bad) - 1, 'claim')} more" if len(bad) > 1 else ""
-        why = first or "nothing could be judged"
-        return f"{body['drill']}: {why}{more}; {proven(body)}"
+        trouble = [*body.get("problems", ())] if body["verdict"] == "UNKNOWN" else []
+        reasons = trouble or [f"{claim['id']}: {claim['message']}" for claim in bad]
+        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        why = reasons[0] if reasons else "nothing could be judged"
+        return f"{body['drill']}: {why}{more}; shown: {proven(body)}"
     after = resumed_after(body)
     text = f"{body['drill']}: {proven(body)}"
     text += f"; resumed {after:.2f} s after the fault" if after is not None else ";"
@@ -127,9 +129,15 @@ def told(what: Happening) -> str:
     at = f" on {subject}" if subject else ""
     step = what.number("step")
     texts = {
-        "injected": f"{what.text('fault')} of {what.text('member') or subject}{at}",
+        "injected": f"{what.text('fault')} of {member}{at}"
+        if what.text("member")
+        else what.text("fault"),
         "detected": f"{subject} by {what.text('by')}",
         "lost": f"{member}: {what.text('why')}",
+        "diagnosed": f"{subject}: {what.text('component') or 'nothing'}",
+        "decided": f"{subject}: {what.text('decision')}",
+        "told": f"{member} is to hand over to {subject}",
+        "restarted": f"the whole job, from step {step}",
         "spare-active": f"{member}{at} instead of {what.text('instead')}",
         "restore": f"{member} at step {step}, from {what.text('uri')}",
         "resynchronised": f"{member} at step {step}",
