@@ -24,6 +24,7 @@ from rackproof.diagnostics.verdict import Verdict, roll_up
 NONE = "none"
 AGAIN = "run it again, on a machine that is quiet"
 EMIT = "emit `digest` in step events, or ask for less: --require L2"
+DECIDES = {"L3": "replay", "L4": "fault-free"}  # where this does not apply, the level does not
 SHOWS = {
     "L0": "survived",
     "L1": "reached the last step within its budgets",
@@ -260,8 +261,10 @@ def levels(view: View, claims: Sequence[Claim]) -> list[Level]:
         if not applies(view, name):
             found.append(Level(name, Verdict.SKIP, _not_best(view)))
             continue
-        if own and all(claim.verdict is Verdict.SKIP for claim in own):
-            found.append(Level(name, Verdict.SKIP, own[-1].message))
+        first = next((claim for claim in own if claim.id == DECIDES.get(name)), None)
+        bad = any(claim.verdict is Verdict.FAIL for claim in own)
+        if first is not None and first.verdict is Verdict.SKIP and not bad:
+            found.append(Level(name, Verdict.SKIP, first.message))
             continue
         below = next((each for each in found if each.verdict in _SHORT), None)
         verdict = roll_up(claim.verdict for claim in own)

@@ -156,9 +156,9 @@ def restores(view: View) -> Claim:
         return left_out("restores", "nothing was restored from a checkpoint", "L2")
     found = reread(view)
     wrong = [said for what in taken for said in _taken(view, what, found)]
-    if wrong:
-        return broken("restores", some(wrong), "L2")
     absent = [said for what in taken for said in _never(view, what, found)]
+    if wrong or (absent and not view.gaps):
+        return broken("restores", some([*wrong, *absent]), "L2")
     if absent:
         return view.absent("restores", some(absent), "L2")
     if not found:

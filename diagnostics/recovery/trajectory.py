@@ -135,9 +135,10 @@ class _Walk:
     def add(self, segment: Segment) -> None:
         if not self.generations:
             self.base = min(segment.first, 1)
-            self.generations.append(_Generation(self.base - 1))
-        generation = self.generations[-1]
         self._follow(segment)
+        if not self.generations:
+            self.generations.append(_Generation(segment.first - 1))
+        generation = self.generations[-1]
         if not self._joins(generation, segment) and self._goes_back(generation, segment):
             top, to = generation.top, segment.first - 1
             self.rollbacks.append(Rollback(segment.begins, to, top))

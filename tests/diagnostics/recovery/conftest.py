@@ -279,3 +279,9 @@ def with_digests(scene, courses=("clean1", "clean2", "faulted")):
 def telling_command(command):
     """The same command, which tells digests and samples, and stores a state that we can hash."""
     return with_digests(command)
+
+
+@pytest.fixture(name="head_of", scope="session")
+def head_of_fixture():
+    """Return what makes a head of a layer."""
+    return head_of
