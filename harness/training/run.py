@@ -32,6 +32,7 @@ EVERY = 0.01  # s between two looks; a look costs about 50 µs
 GRACE = 5.0  # s that a process may take to go when it is over
 COORDINATOR = "coordinator"
 PROXY = "proxy"
+SUPERVISOR = "supervisor"
 MODULES = {COORDINATOR: "coordinator", PROXY: "proxy"}
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 RESTARTS = 8  # times that a coordinator is started again
@@ -74,7 +75,7 @@ class LayerA:
         except OSError as error:
             msg = f"{self.folder}: cannot be written ({error.strerror})"
             raise DrillError(msg) from error
-        self._diary = Diary(self.folder, "drill", 1)
+        self._diary = Diary(self.folder, SUPERVISOR, 1)
         self._write_roster(resume=False)
         self._thread.start()
         with self._news:
@@ -134,8 +135,8 @@ class LayerA:
         with self._news:
             for child in self._living.values():
                 child.kill()
-            for child in self._living.values():
-                child.wait()
+            for name, child in self._living.items():
+                self._see("died", member=name, pid=child.pid, code=child.wait())
                 for end in (child.stdin, child.stdout):
                     if end is not None:
                         end.close()
