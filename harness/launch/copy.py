@@ -207,7 +207,7 @@ class Copy:
         has not.
         """
         below = processes.descendants(self.kept.root) if self.kept is not None else []
-        return max(below, key=lambda process: process.cpu, default=None)
+        return max(below, key=processes.effort, default=None)
 
     def one(self, member: str) -> Process:
         """Return the process of a member; DrillError where there is none that lives."""

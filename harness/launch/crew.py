@@ -95,10 +95,8 @@ class Crew:
             if code is not None:
                 self._exited(copy, code)
             elif time.monotonic() - copy.heard > self.terms.patience:
-                why = f"made no step for {self.terms.patience:g} s"
-                self.say(f"{copy.name} {why}")
                 self.stop(copy, self.terms.grace)
-                self._lost(copy, why)
+                self._lost(copy, f"made no step for {self.terms.patience:g} s")
             elif self.tail.full or copy.wrote() > TOO_MUCH:
                 self.stop(copy, 0.0)
                 self._fail(copy, "wrote more than can be kept")

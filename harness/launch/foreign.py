@@ -56,13 +56,17 @@ def look(uri: str, roots: Sequence[Path], step: int = 0) -> dict[str, Any]:
 def committed(said: Iterable[Happening], roots: Sequence[Path]) -> Iterator[dict[str, Any]]:
     """Yield a fact for each address at which a checkpoint was said to be committed.
 
-    An address that was written more than once is looked at as what was said of it last.
+    An address that was written more than once is looked at as what was said of it last, and one
+    that was said to be removed is not looked at.
     """
     newest: dict[str, int] = {}
     for happening in said:
         step, uri = happening.number("step"), happening.text("uri")
-        if happening.kind == "ckpt" and happening.text("phase") == "committed" and uri:
+        if happening.kind != "ckpt" or not uri:
+            continue
+        if happening.text("phase") in {"committed", "removed"}:
             newest.pop(uri, None)
+        if happening.text("phase") == "committed":
             newest[uri] = step or 0
     for uri, step in newest.items():
         yield look(uri, roots, step)

@@ -130,7 +130,7 @@ def step(
 
 
 def checkpoint(phase: str, step: int, uri: str, seconds: float | None = None) -> None:
-    """Say what became of a checkpoint: staged, committed, failed or skipped.
+    """Say what became of a checkpoint: staged, committed, failed, skipped or removed.
 
     Committed means that it is on the disk whole, under its name: see `committing`.
     """
@@ -187,28 +187,101 @@ def _say(kind: str, **fields: Any) -> None:
 
 # --- digests -------------------------------------------------------------------------------------
 
+# The names of the safetensors format for the names that torch and NumPy have for types.
+_KINDS = {
+    "bool": "BOOL",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "bfloat16": "BF16",
+    "complex64": "C64",
+}
+for _letter, _word, _sizes in (
+    ("U", "uint", (8, 16, 32, 64)),
+    ("I", "int", (8, 16, 32, 64)),
+    ("F", "float", (16, 32, 64)),
+):
+    _KINDS.update({"%s%d" % (_word, n): "%s%d" % (_letter, n) for n in _sizes})  # noqa: UP031
 
-def digest(*states: Any) -> str:
-    """Return the sha256 (hex) of states: tensors and arrays, in dicts, lists and plain values.
 
-    Hash model, optimizer and whatever else must come back from a checkpoint. Tensors are hashed by
-    their bits, never by what they print; those of a GPU are copied to the host first.
+def digest(state: Any) -> str:
+    """Return the sha256 (hex) of a state: a tensor or array, or dicts, lists and plain values.
+
+    Hash all that must come back from a checkpoint: model, optimizer, random numbers, data offset.
+    Tensors are hashed by their bits, never by what they print; a GPU's are copied to the host. A
+    dict of names and tensors has the digest of the safetensors file that holds the same, which the
+    judge computes from the file by itself.
     """
     whole = hashlib.sha256()
-    for state in states:
+    if isinstance(state, dict) and state and all(_named_tensor(item) for item in state.items()):
+        for words, name in sorted((_words(name, array), name) for name, array in state.items()):
+            whole.update(words)
+            whole.update(_bytes(state[name]))
+    else:
         _add(whole, state)
     return whole.hexdigest()
 
 
 def digest_file(path: str) -> str:
-    """Return the sha256 (hex) of a file's bytes."""
-    whole = hashlib.sha256()
+    """Return the digest of a file as the judge computes it: sha256 (hex) of its bytes.
+
+    Of a safetensors file that of its tensors, as `digest` has it.
+    """
     with open(path, "rb") as file:  # noqa: PTH123
-        while True:
-            block = file.read(_BLOCK)
-            if not block:
-                return whole.hexdigest()
-            whole.update(block)
+        if os.fspath(path).endswith(".safetensors"):
+            return _digest_tensors(file)
+        whole = hashlib.sha256()
+        _copy(whole, file, None)
+        return whole.hexdigest()
+
+
+def _digest_tensors(file: Any) -> str:
+    length = int.from_bytes(file.read(8), "little")
+    header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    whole = hashlib.sha256()
+    found = [
+        (json.dumps([name, body["dtype"], body["shape"]]).encode(), body["data_offsets"])
+        for name, body in header.items()
+    ]
+    for words, (begin, end) in sorted(found):
+        whole.update(words)
+        file.seek(8 + length + begin)
+        _copy(whole, file, end - begin)
+    return whole.hexdigest()
+
+
+def _copy(whole: Any, file: Any, left: int | None) -> None:
+    while left is None or left > 0:
+        block = file.read(_BLOCK if left is None else min(left, _BLOCK))
+        if not block:
+            return
+        whole.update(block)
+        left = None if left is None else left - len(block)
+
+
+def _named_tensor(item: tuple[Any, Any]) -> bool:
+    name, array = item
+    return isinstance(name, str) and hasattr(array, "dtype") and hasattr(array, "shape")
+
+
+def _words(name: str, array: Any) -> bytes:
+    kind = str(array.dtype).replace("torch.", "")
+    return json.dumps([name, _KINDS.get(kind, kind), list(array.shape)]).encode()
+
+
+def _bytes(array: Any) -> Any:
+    """Return the bytes of a torch tensor, or of an array of NumPy, CuPy or JAX."""
+    torch = sys.modules.get("torch")  # nothing is imported for it
+    if torch is not None and isinstance(array, torch.Tensor):
+        flat = array.detach().cpu().contiguous().reshape(-1)
+        return flat.view(torch.uint8).numpy() if flat.numel() else b""
+    host = array.get() if hasattr(array, "get") else array
+    if not hasattr(host, "tobytes"):
+        host = host.__array__()
+    if str(host.dtype) == "object":
+        msg = "no digest of an array of Python objects"
+        raise TypeError(msg)
+    return host.tobytes()
 
 
 def _add(whole: Any, state: Any) -> None:
@@ -224,8 +297,12 @@ def _add(whole: Any, state: Any) -> None:
             _add(whole, value)
     elif state is None or isinstance(state, (bool, int, float, str, bytes)):
         _add_plain(whole, state)
+    elif _named_tensor(("", state)):
+        whole.update(_words("", state))
+        whole.update(_bytes(state))
     else:
-        _add_array(whole, state)
+        msg = "no digest of a %s: give tensors, arrays and plain values" % type(state).__name__  # noqa: UP031
+        raise TypeError(msg)
 
 
 def _add_plain(whole: Any, value: Any) -> None:
@@ -236,27 +313,6 @@ def _add_plain(whole: Any, value: Any) -> None:
     else:
         body = repr(value).encode()
     whole.update(b"%s%d:" % (type(value).__name__.encode(), len(body)))
-    whole.update(body)
-
-
-def _add_array(whole: Any, array: Any) -> None:
-    """Add a torch tensor, or an array of NumPy, CuPy or JAX; nothing is imported for it."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(array, torch.Tensor):
-        shape, kind = list(array.shape), str(array.dtype)
-        flat = array.detach().cpu().contiguous().reshape(-1)
-        body = flat.view(torch.uint8).numpy() if flat.numel() else b""
-    elif hasattr(array, "dtype") and hasattr(array, "shape"):
-        shape, kind = list(array.shape), str(array.dtype)
-        host = array.get() if hasattr(array, "get") else array
-        if not hasattr(host, "tobytes") or kind == "object":
-            msg = "no digest of %s with dtype %s" % (type(array).__name__, kind)  # noqa: UP031
-            raise TypeError(msg)
-        body = host.tobytes()
-    else:
-        msg = "no digest of a %s: give tensors, arrays and plain values" % type(array).__name__  # noqa: UP031
-        raise TypeError(msg)
-    whole.update(json.dumps([kind, shape]).encode())
     whole.update(body)
 
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from rackproof.harness.happening import Happening, parse
-from rackproof.harness.launch import rackproof_shim
+from rackproof.harness.launch import foreign, rackproof_shim
 
 SOURCE = Path(rackproof_shim.__file__)
 
@@ -193,9 +194,26 @@ def test_what_has_no_digest_is_an_error(rp: ModuleType, state: object) -> None:
         rp.digest({"x": state})
 
 
-def test_tensors_have_digests(module: Callable[[str], None]) -> None:
+def test_a_state_has_the_digest_that_the_judge_finds_in_its_file(
+    rp: ModuleType, tmp_path: Path
+) -> None:
+    kinds = "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 float32 float64"
+    state = {f"w/{kind}": np.arange(3).astype(kind) for kind in kinds.split()}
+    state |= {"é": np.float32(1.5), "none": np.zeros((0, 3)), "a": np.ones((2, 2))[:, ::-1]}
+    path = tmp_path / "w.safetensors"
+    plain = {name: np.ascontiguousarray(array) for name, array in state.items()}
+    save_file({**plain, "é": np.array(1.5, np.float32)}, path, metadata={"step": "7"})
+    found = foreign.look(str(path), [tmp_path])
+    assert found["problem"] == ""
+    assert rp.digest(state) == rp.digest_file(path) == found["digest"]
+    (tmp_path / "w.bin").write_bytes(b"weights")
+    assert rp.digest_file(tmp_path / "w.bin") == foreign.look("w.bin", [tmp_path])["digest"]
+
+
+def test_tensors_have_digests(module: Callable[[str], None], tmp_path: Path) -> None:
     module("torch")
     import torch  # noqa: PLC0415 - where it is installed
+    from safetensors.torch import save_file as save  # noqa: PLC0415
 
     rp = rackproof_shim
     kinds = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64)
@@ -205,6 +223,12 @@ def test_tensors_have_digests(module: Callable[[str], None]) -> None:
     assert rp.digest(across) == rp.digest(across.contiguous().requires_grad_())
     assert rp.digest(torch.tensor(1.0)) != rp.digest(torch.tensor([1.0]))
     assert rp.digest(torch.zeros(0)) == rp.digest(torch.zeros(0))
+    more = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float64, torch.uint8, torch.float16)
+    state = {str(kind): torch.ones(3).to(kind) for kind in (*kinds[:4], *more)}
+    save(state, tmp_path / "w.safetensors")
+    found = foreign.look("w.safetensors", [tmp_path])
+    assert found["problem"] == ""
+    assert rp.digest(state) == found["digest"]
 
 
 def test_a_file_has_a_digest(rp: ModuleType, tmp_path: Path) -> None:
