@@ -163,6 +163,11 @@ def restores(view: View) -> Claim:
         return view.absent("restores", some(absent), "L2")
     if not found:
         return unknown("restores", "what was restored was not read again", LOOK, "L2")
+    late = [what for what in taken if _rewritten(view, what)]
+    if late:
+        said = f"{place(late[0].fields.get('uri'))} was written again since it was restored"
+        cure = "give each checkpoint an address of its own, or ask for less: --require L1"
+        return unknown("restores", said, cure, "L2")
     return holds("restores", f"{len(taken)} from checkpoints that verify", "L2")
 
 
@@ -171,6 +176,12 @@ def _spoilt(view: View, what: Happening, until: float = math.inf) -> bool:
     uri = place(what.fields.get("uri"))
     since = committed(view, what.at).get(uri, (-math.inf, None))[0]
     return damaged(view, uri, since, until)
+
+
+def _rewritten(view: View, what: Happening) -> bool:
+    """Say whether the address of a restore was written again later: what was there is gone."""
+    uri = place(what.fields.get("uri"))
+    return uri in committed(view, what.at) and committed(view)[uri][0] > what.at
 
 
 def _taken(view: View, what: Happening, found: Mapping[str, Fact]) -> list[str]:
@@ -184,6 +195,10 @@ def _taken(view: View, what: Happening, found: Mapping[str, Fact]) -> list[str]:
     if _spoilt(view, what):
         if _spoilt(view, what, what.at):
             wrong.append(f"{what.who} restored {uri}, which the drill had damaged")
+    elif _rewritten(view, what):
+        held_then = committed(view, what.at)[uri][1]
+        if held_then != step:
+            wrong.append(f"{what.who} restored {uri} as step {step}, and it was of {held_then}")
     elif fact is not None and fact.fields.get("verifies") is not True:
         wrong.append(f"{what.who} restored {uri}, which does not verify")
     elif fact is not None and whole(fact.fields.get("step")) != step:

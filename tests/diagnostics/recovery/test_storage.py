@@ -171,6 +171,22 @@ def test_a_restore_that_nobody_read_again_is_unknown(good):
     assert restored(good).verdict("restores") == "UNKNOWN"
 
 
+def written_again(scene):
+    """Have the address of step 4 hold step 12 in the end, as one that is always the newest."""
+    scene.say(112.0, "r0", "ckpt", phase="committed", step=12, uri=STEP4)
+    return scene.resee("checkpoint", {"step": 12}, step=4)
+
+
+def test_a_restore_from_an_address_that_was_written_again_is_unknown(good):
+    found = restored(written_again(good)).claim("restores")
+    assert str(found.verdict) == "UNKNOWN"
+    assert "step-4 was written again since it was restored" in found.message
+
+
+def test_a_restore_from_it_of_another_step_than_it_held_cannot_be(good):
+    fails(restored(written_again(good), step=3), "restores", "as step 3, and it was of 4")
+
+
 # --- passed over ---------------------------------------------------------------------------------
 def test_bad_checkpoints_must_be_passed_over(good):
     good.expect(passed_over=1).resee("checkpoint", {"verifies": False}, step=4)
