@@ -27,6 +27,9 @@ def steps(first, last, pause=0.01):
         os.replace(place + ".new", place)
         say("ckpt", phase="committed", step=step, uri=place)
         say("step", step=step, loss=1 / step, samples=4)
+def gate():
+    while attempt == 1 and not os.path.exists(os.path.join(os.environ["RP_RUN_DIR"], "go")):
+        time.sleep(0.005)
 def newest():
     if not resume or not os.path.exists(place):
         return 0

@@ -12,7 +12,14 @@ from rackproof.harness.launch.command import CommandJob
 Make = Callable[..., CommandJob]
 Trainer = Callable[..., list[str]]
 
-WELL = "say('hello', pid=os.getpid(), rank=0, world=1)\nsteps(newest() + 1, 40)\n"
+# Half of it, then whoever was not hit waits until the test has done what it does.
+LOOP = "first = newest() + 1\nsteps(first, 20)\ngate()\nsteps(max(first, 21), 40)\n"
+WELL = f"say('hello', pid=os.getpid(), rank=0, world=1)\n{LOOP}"
+AFTER = "resume = os.path.exists(place)\nattempt += resume\n"  # a restart of which nobody is told
+
+
+def go(job: CommandJob) -> None:
+    (job.folder / "go").touch()
 
 
 def kinds(job: CommandJob) -> list[str]:
@@ -25,6 +32,7 @@ def seen(job: CommandJob, what: str) -> list[dict[str, object]]:
 
 def test_a_run_that_nobody_disturbs(job: Make, trainer: Trainer) -> None:
     with job(trainer(WELL), steps=40) as run:
+        go(run)
         assert run.finish(), run.problems
     assert run.committed() == 40
     assert run.problems == []
@@ -36,6 +44,7 @@ def test_a_run_that_nobody_disturbs(job: Make, trainer: Trainer) -> None:
 def test_the_environment_is_the_contracts(job: Make, trainer: Trainer) -> None:
     body = "say('fault', **{n: v for n, v in os.environ.items() if n.startswith('RP_')})"
     with job(trainer(body), seed=7, replicas=2) as run:
+        go(run)
         assert run.finish(), run.problems
     said = {happening.who: happening for happening in run.happenings if happening.kind == "fault"}
     assert sorted(said) == ["replica0", "replica1"]
@@ -56,6 +65,7 @@ def test_a_killed_command_goes_on_from_its_checkpoint(job: Make, trainer: Traine
         (member,) = run.members()
         assert member.name == "replica0"
         run.kill("replica0")
+        go(run)
         assert run.finish(), run.problems
     died = seen(run, "died")
     assert died[0] == {"member": "replica0", "pid": member.pid, "code": -9}
@@ -77,6 +87,7 @@ def test_a_command_that_waits_to_be_told(job: Make, trainer: Trainer) -> None:
         assert run.members() == []
         assert not run.finish(within=0.2)
         run.replace("replica0", "rack0/tray17/gpu0")
+        go(run)
         assert run.finish(), run.problems
     told = [found for found in run.happenings if found.kind in {"told", "spare-active"}]
     assert [found.fields["subject"] for found in told] == ["rack0/tray17/gpu0"] * 2
@@ -89,6 +100,7 @@ def test_a_replacement_that_was_made_already_is_not_made_twice(job: Make, traine
         run.reach(10)
         run.replace("replica0", "rack0/tray17/gpu0")
         assert run.members()[0].subject == "rack0/tray17/gpu0"
+        go(run)
         assert run.finish(), run.problems
     assert kinds(run).count("restarted") == 1
 
@@ -101,16 +113,19 @@ def test_a_healthy_member_is_replaced_when_told(job: Make, trainer: Trainer) -> 
         found = run.until(lambda each: each.kind == "hello" and each.attempt == 2)
         assert found is not None
         assert found.fields["pid"] != before
+        go(run)
         assert run.finish(), run.problems
 
 
 def test_one_of_two_copies_is_started_again_alone(job: Make, trainer: Trainer) -> None:
     with job(trainer(WELL), steps=40, replicas=2) as run:
         run.reach(5)
+        run.until(lambda each: each.who == "replica0" and each.number("step") == 20)
         other = next(member.pid for member in run.members() if member.name == "replica0")
         run.kill("replica1")
         run.until(lambda each: each.kind == "hello" and each.attempt == 2)
         assert run.members()[0].pid == other
+        go(run)
         assert run.finish(), run.problems
     assert "restarted" not in kinds(run)  # the job as a whole went on
     assert kinds(run).count("spare-active") == 1
@@ -118,10 +133,12 @@ def test_one_of_two_copies_is_started_again_alone(job: Make, trainer: Trainer) -
 
 def test_all_lost_and_started_again(job: Make, trainer: Trainer) -> None:
     with job(trainer(WELL), steps=40, replicas=2, auto=False) as run:
-        run.reach(5)
+        for name in ("replica0", "replica1"):
+            run.until(lambda each, name=name: each.who == name and each.number("step") == 5)
         for member in run.members():
             run.kill(member.name)
         run.start(resume=True)
+        go(run)
         assert run.finish(), run.problems
     assert kinds(run).count("restarted") == 1
 
@@ -131,9 +148,9 @@ def test_a_frozen_member_goes_on(job: Make, trainer: Trainer) -> None:
         run.reach(5)
         run.freeze("replica0")
         assert run.members()[0].pid == seen(run, "stopped")[0]["pid"]
-        at = run.committed()
         run.thaw("replica0")
-        run.reach(at + 5)
+        run.reach(20)
+        go(run)
         assert run.finish(), run.problems
     assert [fact.what for fact in run.seen if fact.what in {"stopped", "thawed", "died"}] == [
         "stopped", "thawed", "died",
@@ -142,13 +159,14 @@ def test_a_frozen_member_goes_on(job: Make, trainer: Trainer) -> None:
 
 
 def test_a_member_that_stays_frozen_is_started_again(job: Make, trainer: Trainer) -> None:
-    with job(trainer(WELL), steps=40, patience=0.5, grace=0.2) as run:
+    with job(trainer(WELL), steps=40, patience=3.0, grace=0.2) as run:
         run.reach(5)
         run.freeze("replica0")
+        go(run)
         assert run.finish(), run.problems
     assert "restarted" in kinds(run)
     assert next(each.text("why") for each in run.acts if each.kind == "lost") == (
-        "made no step for 0.5 s"
+        "made no step for 3 s"
     )
     assert run.problems == []
 
@@ -173,6 +191,7 @@ def test_ranks_are_who_said_hello_and_descends_from_us(job: Make, trainer: Train
         with pytest.raises(DrillError, match=r"replica0\.rank2 has no process that runs"):
             run.kill("replica0.rank2")
         run.kill("replica0.rank0")
+        go(run)
         assert run.finish(), run.problems
     ours = {str(fact["pid"]): fact["ours"] for fact in seen(run, "alive")}
     assert ours[str(os.getpid())] is False
@@ -183,14 +202,14 @@ def test_ranks_are_who_said_hello_and_descends_from_us(job: Make, trainer: Train
 
 
 def test_a_launcher_that_heals_itself_is_left_alone(job: Make, trainer: Trainer) -> None:
-    inner = trainer("say('hello', pid=os.getpid(), rank=0, world=1)\nresume = os.path.exists(place)"
-                    "\nsteps(newest() + 1, 40)", "inner.py")  # fmt: skip
+    inner = trainer(AFTER + WELL, "inner.py")
     script = 'until "$@"; do :; done'
     with job(["bash", "-c", script, "bash", *inner], steps=40) as run:
         run.reach(5)
         run.kill("replica0")
         run.reach(7)
         run.replace("replica0", "rack0/tray17/gpu0")
+        go(run)
         assert run.finish(), run.problems
     assert {happening.attempt for happening in run.happenings} == {1}
     assert kinds(run).count("restarted") == 1
@@ -198,7 +217,7 @@ def test_a_launcher_that_heals_itself_is_left_alone(job: Make, trainer: Trainer)
 
 
 def test_without_a_hello_the_process_that_works_is_hit(job: Make, trainer: Trainer) -> None:
-    inner = trainer("resume = os.path.exists(place)\nsteps(newest() + 1, 40)", "inner.py")
+    inner = trainer(LOOP, "inner.py")
     with job(["bash", "-c", '"$@"; exit $?', "bash", *inner], steps=40) as run:
         run.reach(5)
         (member,) = run.members()
@@ -207,6 +226,7 @@ def test_without_a_hello_the_process_that_works_is_hit(job: Make, trainer: Train
         assert main.process is not None
         assert member.pid != main.process.pid
         run.kill("replica0")
+        go(run)
         assert run.finish(), run.problems
     assert "restarted" in kinds(run)
 
@@ -225,6 +245,7 @@ def test_who_listens_is_told_at_once(job: Make, trainer: Trainer) -> None:
     with job(trainer(WELL), steps=40, **terms) as run:
         run.reach(5)
         run.kill("replica0")
+        go(run)
         assert run.finish(), run.problems
     assert told == [found.kind for found in run.happenings if found.who == "drill"]
     assert told == ["injected", *(found.kind for found in run.acts)]
