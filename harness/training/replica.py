@@ -25,8 +25,8 @@ from rackproof.harness.launch import processes
 from rackproof.harness.training import wire
 from rackproof.harness.training.data import DataSet, DataState
 from rackproof.harness.training.diary import Diary
-from rackproof.harness.training.model import Model
-from rackproof.harness.training.optimizer import AdamW, State
+from rackproof.harness.training.model import Model, module
+from rackproof.harness.training.optimizer import AdamW, State, on_host
 from rackproof.harness.training.roster import ADDRESS, Roster
 from rackproof.harness.training.vault import Vault
 
@@ -50,7 +50,8 @@ class Replica:
         """Open the data set and say hello in the events file."""
         self.roster, self.plan, self.name, self.attempt = roster, roster.plan, name, attempt
         self.diary = Diary(roster.folder, name, attempt)
-        self.model = Model(self.plan.shape)
+        self.xp = module(self.plan.device)
+        self.model = Model(self.plan.shape, self.xp)
         self.adamw = AdamW(self.plan.optimizer)
         self.dataset = DataSet.open(roster.folder / DATA)
         self.orders: dict[str, dict[str, Any]] = {}
@@ -106,7 +107,8 @@ class Replica:
         """Return mean loss and gradient, float32[P], of one micro-shard, as the orders bend it."""
         tokens, scale = self.dataset.rows(ids)
         key = (self.plan.seed, step, shard)
-        loss, grad = self.model.gradient(self.state.weights, tokens, scale, key)  # type: ignore[union-attr]
+        loss, found = self.model.gradient(self.state.weights, tokens, scale, key)  # type: ignore[union-attr]
+        grad = on_host(found)
         if "slow" in self.orders:
             time.sleep(float(self.orders["slow"].get("seconds", 0.02)))
         if "flip-bit" in self.orders:
@@ -138,14 +140,14 @@ class Replica:
             tokens, scale = self.dataset.rows([one])
             key = (self.plan.seed, step, shard)
             _, grad = self.model.gradient(self.state.weights, tokens, scale, key)  # type: ignore[union-attr]
-            if not np.isfinite(grad).all():
+            if not np.isfinite(on_host(grad)).all():
                 found.append(one)
         return found
 
     def reduce(self, head: Mapping[str, Any], payload: bytearray) -> None:
         """Prepare the next state, and vote on it."""
         assert self.state is not None  # noqa: S101 - the coordinator sends work to none without one
-        grad = np.frombuffer(payload, np.float32)
+        grad = self.xp.asarray(np.frombuffer(payload, np.float32))
         into, self.spare_state = self.spare_state, None
         after = self.adamw.advance(self.state, grad, into)
         if "lie" in self.orders:
@@ -196,7 +198,7 @@ class Replica:
         assert self.state is not None  # noqa: S101
         assert self.data is not None  # noqa: S101
         parts = (self.state.weights, self.state.m, self.state.v)
-        payload = b"".join(part.tobytes() for part in parts)
+        payload = b"".join(on_host(part).tobytes() for part in parts)
         self.say(
             "given", payload, to=head["to"], step=self.state.step, digest=self.digest,
             data=self.data.as_json(),
@@ -207,8 +209,8 @@ class Replica:
         flat = np.frombuffer(payload, np.float32).copy()
         if self.orders.pop("wrong-state", None) is not None:
             flat.view(np.uint32)[7] ^= 1 << 3
-        weights, m, v = np.split(flat, 3)
-        self.state = State(int(head["step"]), weights.copy(), m.copy(), v.copy())
+        parts = (self.xp.array(part) for part in np.split(flat, 3))
+        self.state = State(int(head["step"]), *parts)
         self.data = DataState.read(head["data"])
         self.prepared = self.spare_state = None
         self.diary.note(

@@ -13,12 +13,16 @@ from rackproof.harness.checkpoint.faulty import Faulty, Order
 from rackproof.harness.checkpoint.tiers import Tier
 from rackproof.harness.training import wire
 from rackproof.harness.training.data import DataState
-from rackproof.harness.training.optimizer import State, from_tensors, to_tensors
+from rackproof.harness.training.optimizer import State, from_tensors, on_host, to_tensors
 
 if TYPE_CHECKING:
     from rackproof.harness.training.replica import Replica
 
 DRAIN = 60.0  # s that the last checkpoint may take at the end
+
+
+def _on_host(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: on_host(tensor) for name, tensor in tensors.items()}
 
 
 class Vault:
@@ -55,6 +59,7 @@ class Vault:
         assert replica.state is not None  # noqa: S101 - a commit has just made it
         assert replica.data is not None  # noqa: S101
         weights, moments = to_tensors(replica.model, replica.state)
+        weights, moments = (_on_host(each) for each in (weights, moments))
         plan = replica.plan
         context = anatomy.Context(
             rng={"philox": {"seed": plan.seed, "step": replica.state.step}},
