@@ -16,6 +16,7 @@ from rackproof.harness.happening import Happening
 WIDE, NARROW = 960, 340
 MOST_LANES = 24
 MOST_TICKS = 1500  # of one lane; more would only be one bar
+LEAD = "coordinator"
 HEIGHT = 190  # of the steps
 LANE = 22
 MARKS: Mapping[str, str] = {
@@ -129,7 +130,7 @@ def _number(what: Happening) -> int:
 def committed(course: Course) -> list[tuple[float, int]]:
     """Return when each step was first told, in the order of time; who leads a run tells first."""
     told = [what for what in course.happenings if what.kind == "step"]
-    lead = [what for what in told if what.who == "coordinator"]
+    lead = [what for what in told if what.who == LEAD]
     found: list[tuple[float, int]] = []
     for what in lead or told:
         step = _number(what)
@@ -186,11 +187,16 @@ def _times(course: Course, scale: Scale, kind: str) -> list[float]:
 
 
 def members(record: DrillRecord, course: Course) -> list[str]:
-    """Return the members of a run: those that were placed, then those that spoke."""
+    """Return the members of a run by kind and number, whoever leads it last."""
     spoke = [what.who for what in course.happenings if what.who != "drill"]
     named = [what.text("member") for what in course.happenings if what.kind == "injected"]
-    known = dict.fromkeys([*record.head.placement, *spoke, *named])
-    return [name for name in known if name]
+    known = {name for name in (*record.head.placement, *spoke, *named) if name}
+    return sorted(known, key=_order)
+
+
+def _order(name: str) -> tuple[bool, str, int, str]:
+    stem = name.rstrip("0123456789")
+    return name == LEAD, stem, int(name[len(stem) :][:9] or 0), name
 
 
 def _lanes(record: DrillRecord, course: Course, scale: Scale, top: float) -> tuple[list[Lane], int]:
