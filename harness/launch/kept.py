@@ -57,7 +57,7 @@ class Kept:
             raise DrillError(msg) from error
         self._hear(START, "started", "failed")
         if "started" not in self._told:
-            why = self._told.get("failed", "its keeper did not answer")
+            why = self._told.get("failed", "its keeper was ended before it could tell")
             self._close()
             msg = f"cannot start {command[0]}: {why}"
             raise DrillError(msg)

@@ -229,10 +229,17 @@ def test_a_folder_that_cannot_be_written(job: Make, tmp_path: Path) -> None:
 
 
 def test_a_trainer_that_kills_its_keeper(job: Make) -> None:
-    script = "(setsid sleep 1000 &); kill -9 $PPID; sleep 1000"
-    with job(["sh", "-c", script]) as run:
+    script = "(setsid sleep 1000 &); while [ ! -e $RP_RUN_DIR/go ]; do sleep 0.01; done;"
+    with job(["sh", "-c", f"{script} kill -9 $PPID; sleep 1000"]) as run:
+        (run.folder / "go").touch()
         assert not run.finish()
     assert run.problems == ["replica0 ended with signal 9"]
+
+
+def test_a_keeper_that_ends_before_it_has_told(job: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(DrillError, match="cannot start sh: its keeper was ended"), job(["sh"]):
+        pass
 
 
 DRILL = """
