@@ -80,8 +80,9 @@ class Greeting:
 class Copy:
     """One copy. `said`: the newest step of each speaker in this attempt; `heard`: when it made one.
 
-    `struck`: when a drill hit a member; `steps` made in this attempt, `ever` in all of them;
-    `again`: how often it was started again by itself; `why` it will not be started again.
+    `struck`: when a drill hit a member; `renewed`: ranks that the launcher has replaced, until that
+    is all of them; `steps` made in this attempt, `ever` in all; `again`: how often we started it
+    again without being told; `why` it will not be started again.
     """
 
     index: int
@@ -91,6 +92,7 @@ class Copy:
     ranks: dict[str, Rank] = field(default_factory=dict)
     said: dict[str, int] = field(default_factory=dict)
     struck: dict[str, float] = field(default_factory=dict)
+    renewed: set[str] = field(default_factory=set)
     began: float = 0.0
     heard: float = 0.0
     steps: int = 0
@@ -127,7 +129,8 @@ class Copy:
     def start(self, *, resume: bool) -> None:
         """Start the command, as the next attempt; DrillError where that cannot be."""
         self.attempt += 1
-        self.ranks, self.said, self.steps, self._hellos = {}, {}, 0, 0
+        self.ranks, self.said, self.renewed = {}, {}, set()
+        self.steps = self._hellos = 0
         self.code, self.why = None, ""
         order = self.order
         events, log = (path(self.index, self.attempt) for path in (order.events, order.log))

@@ -146,9 +146,11 @@ class Crew:
             return
         self._out(hello.who, "closed")
         self._in(hello.who)
-        fresh = [rank for rank in copy.ranks.values() if rank.since > met.before.since]
-        if len(fresh) == len(copy.ranks) and len(self.copies) == 1:
-            self.restarted(copy, "by itself")
+        copy.renewed.add(hello.who)
+        if copy.renewed >= copy.ranks.keys():  # its launcher has started all of them again
+            copy.renewed.clear()
+            if len(self.copies) == 1:
+                self.restarted(copy, "by itself")
 
     # --- who ends, and what then ----------------------------------------------------------------
 

@@ -216,6 +216,32 @@ def test_a_launcher_that_heals_itself_is_left_alone(job: Make, trainer: Trainer)
     assert run.problems == []
 
 
+def test_ranks_that_a_launcher_starts_again_are_one_restart(job: Make, trainer: Trainer) -> None:
+    body = """
+    import subprocess
+    for turn in range(3):
+        script = "import sys; sys.stdin.read()"
+        ranks = [subprocess.Popen([sys.executable, "-c", script], stdin=-1) for _ in range(2)]
+        for rank in (1, 0):
+            say("hello", pid=ranks[rank].pid, rank=rank, world=2)
+        if turn < 2:
+            ranks[1].wait()
+            ranks[0].kill()
+            ranks[0].wait()
+    steps(1, 3)
+    for child in ranks:
+        child.communicate()
+    """
+    with job(trainer(body), steps=3) as run:
+        for turn in (1, 2):
+            run.until(lambda each: kinds(run).count("hello") == 2 * turn)  # noqa: B023
+            run.members()
+            run.kill("replica0.rank1")
+        assert run.finish(), run.problems
+    assert kinds(run).count("restarted") == 2
+    assert kinds(run).count("hello") == 6
+
+
 def test_without_a_hello_the_process_that_works_is_hit(job: Make, trainer: Trainer) -> None:
     inner = trainer(LOOP, "inner.py")
     with job(["bash", "-c", '"$@"; exit $?', "bash", *inner], steps=40) as run:
