@@ -14,6 +14,7 @@ from rackproof.diagnostics.recovery.record import Fact
 from rackproof.diagnostics.recovery.telling import listed, whole
 from rackproof.diagnostics.recovery.trajectory import Commit, gaps
 from rackproof.diagnostics.recovery.view import View
+from rackproof.harness.happening import Happening
 
 LATE_OWN = 0.02  # s; our own processes stamp their lines themselves
 LATE_OTHER = 1.0  # s; a line that gives no time has that of its reading
@@ -149,13 +150,20 @@ def _strangers(view: View, named: Sequence[_Named]) -> list[str]:
     return found
 
 
+Life = tuple[str, int, int | None]
+"""Who, in which attempt, as which process: a launcher may start a rank again within an attempt."""
+
+
 def _of_the_dead(view: View, named: Sequence[_Named]) -> list[str]:
     """Return what was said by processes that were dead by then."""
     late = LATE_OWN if view.own else LATE_OTHER
     deaths = _deaths(view, named)
+    lives: dict[tuple[str, int], list[tuple[float, int]]] = {}
+    for each in sorted(named, key=lambda each: each.at):
+        lives.setdefault((each.who, each.attempt), []).append((each.at, each.pid))
     found: dict[tuple[str, int], str] = {}
     for what in view.faulted.of("step", "ckpt", "restore", "hello"):
-        died = deaths.get((what.who, what.attempt), math.inf)
+        died = deaths.get(_life(what, lives.get((what.who, what.attempt), ())), math.inf)
         if what.at > died + late:
             step = what.fields.get("step")
             said = f"{what.kind} {step}" if step is not None else what.kind
@@ -164,8 +172,17 @@ def _of_the_dead(view: View, named: Sequence[_Named]) -> list[str]:
     return list(found.values())
 
 
-def _deaths(view: View, named: Sequence[_Named]) -> dict[tuple[str, int], float]:
-    """Return when each (who, attempt) died: by the process it named, else by its name."""
+def _life(what: Happening, lives: Sequence[tuple[float, int]]) -> Life:
+    """Return whose words they are: those of the process that was named last before them."""
+    pid = whole(what.fields.get("pid")) if what.kind == "hello" else None
+    if pid is None and lives:
+        place = bisect.bisect_right([at for at, _ in lives], what.at)
+        pid = lives[max(0, place - 1)][1]
+    return what.who, what.attempt, pid
+
+
+def _deaths(view: View, named: Sequence[_Named]) -> dict[Life, float]:
+    """Return when each life ended: that of the process it named, else of who has its name."""
     by_pid: dict[int, list[_Named]] = {}
     for each in named:
         by_pid.setdefault(each.pid, []).append(each)
@@ -174,14 +191,14 @@ def _deaths(view: View, named: Sequence[_Named]) -> dict[tuple[str, int], float]
     for what in view.faulted.of("step"):
         if what.who not in greeted:
             spoke.setdefault(what.who, []).append((what.at, what.attempt))
-    found: dict[tuple[str, int], float] = {}
+    found: dict[Life, float] = {}
     for fact in view.facts("died"):
         own = [n for n in by_pid.get(_pid(fact) or 0, []) if n.at <= fact.at]
         lines = spoke.get(str(fact.fields.get("member")), [])
         place = bisect.bisect_right([at for at, _ in lines], fact.at)
-        key = (own[-1].who, own[-1].attempt) if own else None
+        key: Life | None = (own[-1].who, own[-1].attempt, own[-1].pid) if own else None
         if key is None and place:
-            key = (str(fact.fields.get("member")), max(turn for _, turn in lines[:place]))
+            key = (str(fact.fields.get("member")), max(turn for _, turn in lines[:place]), None)
         if key is not None:
             found[key] = min(found.get(key, math.inf), fact.at)
     return found

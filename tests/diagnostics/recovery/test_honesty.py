@@ -1,6 +1,7 @@
 """Trainers that lie: each lie is a FAIL of its claim, and of the drill."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -163,6 +164,30 @@ def test_steps_of_a_process_that_was_dead_by_then(command):
     for at, step in ((107.6, 6), (107.8, 7)):
         command.say(at, "c0", "step", attempt=1, step=step)
     fails(command, "processes", "c0 told step 6 1.05 s after it had died")
+
+
+def started_again_by_its_launcher(command):
+    """Have c0 be one attempt, of which a launcher replaced the process that was killed."""
+    command.said["faulted"] = [replace(h, attempt=1) for h in command.said["faulted"]]
+    for at, pid in ((101.0, 50), (107.9, 51)):
+        command.say(at, "c0", "hello", pid=pid, rank=0, world=1)
+        command.saw("alive", at, member="c0", pid=pid, there=True, ours=True)
+    return command
+
+
+def test_a_process_that_its_launcher_replaced_lives(command):
+    started_again_by_its_launcher(command)
+    assert command.verdict("processes") == "PASS"
+
+
+def test_steps_between_the_death_of_one_process_and_the_hello_of_the_next(command):
+    started_again_by_its_launcher(command).say(107.8, "c0", "step", step=6)
+    fails(command, "processes", "c0 told step 6 1.25 s after it had died")
+
+
+def test_a_dead_process_that_says_hello_again(command):
+    started_again_by_its_launcher(command).say(107.8, "c0", "hello", pid=50, rank=0, world=1)
+    fails(command, "processes", "c0 told hello 1.25 s after it had died")
 
 
 def test_a_line_that_is_read_a_little_later_is_none_of_the_dead(command):
