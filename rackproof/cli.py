@@ -28,6 +28,7 @@ from rackproof.options import (
 from rackproof.reports.outlet import Outlet
 
 USAGE, UNKNOWN = 2, 3
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 NOT_OF_PROBE = {
     **dict.fromkeys(("level", "budget", "lasting", "retest_budget")),
     **dict.fromkeys(("only", "allowed"), ()),
@@ -192,7 +193,7 @@ def diagnose(
 @as_json_option
 def evaluate_classifier(**given: Any) -> int:
     """Hold the classifier against drawn faults whose truth is known, beside three baselines."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):  # small products: threads only cost
+    for name in THREADS:  # small products: threads only cost
         os.environ.setdefault(name, "1")
     from rackproof.fixtures import evaluate  # noqa: PLC0415
 
@@ -230,6 +231,8 @@ def drill(*, name: str, rest: tuple[str, ...], **given: Any) -> int:
 
     Without a COMMAND it is a training run of our own. RACK is emulated: gb300-nvl72 by default.
     """
+    for variable in THREADS:  # burnt beside a training run that needs the cores
+        os.environ.setdefault(variable, "1")
     from rackproof.fixtures import drill as verb  # noqa: PLC0415
 
     rack, command = rack_and_command(rest)

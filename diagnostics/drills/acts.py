@@ -6,6 +6,9 @@ from rackproof.harness.errors import DrillError
 from rackproof.harness.happening import Happening
 from rackproof.harness.training.plan import Plan
 
+SOON = 5.0
+"""Seconds within which a fault must be seen and got over, on a machine that has other work too; how
+fast it is on a quiet one is what benchmarks/recovery.py shows."""
 PACE = 0.015
 """The least seconds of a step in drills that telemetry takes part in: it looks 20 times a second,
 and an examination takes about one."""

@@ -19,7 +19,7 @@ def hold(stage: Stage) -> None:
     """Hold the drill."""
     plan = stage.sized(Plan(steps=acts.steps(stage, 120)))
     stage.expect(
-        Expected(timeline=TIMELINE, kinds=("lost", "spare-active"), detect=plan.silence * 4)
+        Expected(timeline=TIMELINE, kinds=("lost", "spare-active"), detect=plan.silence + acts.SOON)
     )
     stage.clean(plan)
     with stage.run(plan) as job:

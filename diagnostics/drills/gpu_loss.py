@@ -17,8 +17,8 @@ OWN = Expected(
     timeline=TIMELINE,
     components=("pcie", "host", "unknown"),
     kinds=("lost", "spare-active", "told"),
-    detect=1.0,
-    resume=0.5,
+    detect=acts.SOON,
+    resume=acts.SOON,
     resume_steps=3.0,
 )
 

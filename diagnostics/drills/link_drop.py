@@ -27,7 +27,10 @@ def hold(stage: Stage) -> None:
     )  # fmt: skip
     stage.expect(
         Expected(
-            timeline=TIMELINE, components=("nvlink", "nvswitch"), kinds=("lost", "told"), detect=2.0
+            timeline=TIMELINE,
+            components=("nvlink", "nvswitch"),
+            kinds=("lost", "told"),
+            detect=acts.SOON,
         )
     )
     stage.clean(plan)

@@ -31,7 +31,7 @@ def double_fault(stage: Stage) -> None:
     """Kill a replica, and the spare while it takes over; of a command, the same once more."""
     own = stage.layer == "A"
     plan = stage.sized(Plan(steps=acts.steps(stage, 160), replicas=3, spares=2))
-    wanted = Expected(timeline=TIMELINE, kinds=("lost", "spare-active"), detect=1.0)
+    wanted = Expected(timeline=TIMELINE, kinds=("lost", "spare-active"), detect=acts.SOON)
     both = Expected(proof="L1", timeline=("fault", "resumed"), restarts=2, lost_steps=plan.steps)
     stage.expect(wanted if own else acts.TORCHFT if stage.layer == "B" else both)
     stage.clean(plan)

@@ -35,7 +35,7 @@ def hold(stage: Stage) -> None:
             timeline=TIMELINE,
             components=("power",),
             kinds=("lost", "spare-active") if alone else ("lost", "spare-active", "told"),
-            detect=2.0,
+            detect=acts.SOON,
         )
     )
     stage.clean(plan)
