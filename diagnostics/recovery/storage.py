@@ -127,9 +127,10 @@ def _faults(view: View, uri: str, fact: Fact, step: int | None) -> list[str]:
 def one_kind(view: View) -> bool:
     """Say whether the digests that are told are those of what is stored, as we hash it.
 
-    Ours are. Those of a command are taken to be, once one of them is equal, in whatever course.
+    Ours are, torchft's layer included. Those of a command are taken to be, once one of them is
+    equal, in whatever course.
     """
-    if view.own:
+    if view.head.layer != "C":
         return True
     paths = {told.course.name: told.path for told in (*view.clean, view.faulted)}
     return any(

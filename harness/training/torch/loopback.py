@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Any
 
 import torchft.manager
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch.distributed import TCPStore
 
@@ -53,15 +54,28 @@ def store() -> tuple[Any, int]:
     return made, port
 
 
+def unpacked(body: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a peer told of its state, and the state; DrillError for anything else."""
+    try:
+        length = int.from_bytes(body[:8], "little")
+        told = json.loads(json.loads(body[8 : 8 + length])["__metadata__"]["told"])
+        return dict(told), load(body)
+    except (ValueError, KeyError, TypeError, SafetensorError) as error:
+        msg = f"a peer gave what is no state ({error})"
+        raise DrillError(msg) from error
+
+
 class Healing:
     """Hands our state to peers that are behind, and takes theirs: torchft's checkpoint transport.
 
-    `facts` must agree between the two, or the state is refused. `taken` is called with the step and
-    the digest of a state that we took, `rank` says of whom.
+    `facts` must agree between the two, or the state is refused, and `refused` says why: torchft
+    would ask again for ever. `taken` is called with the step and the digest of a state that we
+    took, `rank` says of whom.
     """
 
     def __init__(self, facts: Mapping[str, Any], taken: Callable[[int, str], None]) -> None:
         self.facts, self.taken, self.rank = dict(facts), taken, -1
+        self.refused = ""
         self._served: dict[str, bytes] = {}
         self._there = threading.Condition()
         self._server = http.server.ThreadingHTTPServer((HOST, 0), self._answer())
@@ -110,22 +124,24 @@ class Healing:
     def recv_checkpoint(self, src_rank: int, metadata: str, step: int, timeout: timedelta) -> Any:
         """Return a peer's state; DrillError where it does not verify, or is of another run."""
         self.rank = src_rank
-        where = f"{metadata}/{step}"
         if not metadata.startswith(f"http://{HOST}:"):
             msg = f"a state is taken from {HOST} only, not from {metadata[:80]}"
             raise DrillError(msg)
-        with urllib.request.urlopen(where, timeout=timeout.total_seconds()) as answer:  # noqa: S310
-            body = answer.read(LONGEST)
-        length = int.from_bytes(body[:8], "little")
-        told = json.loads(json.loads(body[8 : 8 + length])["__metadata__"]["told"])
-        state = load(body)
-        for name, value in self.facts.items():
-            if told.get(name) != value:
-                msg = f"the peer's {name} is {told.get(name)!r}, ours {value!r}: not taken"
-                raise DrillError(msg)
-        if digest(step, state) != told["digest"] or told["step"] != step:
-            msg = f"the state from {where} is not what its digest says"
-            raise DrillError(msg)
+        where, within = f"{metadata}/{step}", timeout.total_seconds()
+        with urllib.request.urlopen(where, timeout=within) as answer:  # noqa: S310 - http, as seen
+            told, state = unpacked(answer.read(LONGEST))
+        self.refused = next(
+            (
+                f"the peer's {name} is {told.get(name)!r}, and ours {value!r}: not taken"
+                for name, value in self.facts.items()
+                if told.get(name) != value
+            ),
+            "",
+        )
+        if not self.refused and (digest(step, state) != told["digest"] or told["step"] != step):
+            self.refused = f"the state of step {step} that a peer gave is not what its digest says"
+        if self.refused:
+            raise DrillError(self.refused)
         self.taken(step, told["digest"])
         own = {"step": told["step"], "batches_committed": told["batches_committed"]}
         return {"user": {"default": state | {"step": step}}, "torchft": own}

@@ -120,6 +120,8 @@ class Replica:
         self.idle = False
         if self.ending:
             raise Told
+        if self.healing.refused:
+            raise DrillError(self.healing.refused)
         members = self.group.members
         self.epoch = self.group.quorum
         if set(members) != self.before and (self.met or len(members) == self.plan.replicas):
@@ -129,11 +131,12 @@ class Replica:
         return members
 
     def _changed(self, members: list[int]) -> None:
-        """Say, if we are the first of the members, who is gone and who is back."""
+        """Say who is gone and who is back, if we are the first of those who stayed."""
+        stayed = self.before & set(members) or ({*members} if self.taken is None else set[int]())
         gone, come = self.before - set(members), set(members) - self.before
         back = come if self.before else set()
         self.before = set(members)
-        if self.number != members[0]:
+        if self.number != min(stayed, default=-1):
             return
         names = [f"r{member}" for member in members]
         for member in sorted(gone):
