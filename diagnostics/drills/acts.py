@@ -36,6 +36,11 @@ def moment(stage: Stage, plan: Plan) -> int:
     return stage.draw.randint(max(1, plan.steps // 4), max(1, plan.steps // 2))
 
 
+def gate(plan: Plan) -> int:
+    """Return the step at which a run waits until telemetry has had its say: near the end."""
+    return plan.steps - max(2, plan.steps // 5)
+
+
 def replicas(job: Job) -> list[str]:
     """Return who takes part, in order."""
     return sorted(each.name for each in job.members() if each.role == "replica")

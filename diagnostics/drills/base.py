@@ -62,6 +62,10 @@ class Job(Protocol):
         """Layer A: make the way between a member and the others slow, or cut it."""
         ...
 
+    def gate(self, step: int | None) -> None:
+        """Layer A: begin no step after `step`, until told None: what is watched needs its time."""
+        ...
+
     def replace(self, member: str, subject: str) -> None:
         """Tell the run to go on with the spare at `subject` instead of a member."""
         ...

@@ -26,22 +26,26 @@ OPERATIONS = 14  # of a save of one part, about: the point at which the writer d
 
 @dataclass(frozen=True, slots=True)
 class _Harm:
-    """A fault by its name, and what does it and says what was done, and to which path if any."""
+    """A fault by its name, and what does it and says what was done, and to which path if any.
+
+    It is done when `kept` checkpoints are there.
+    """
 
     name: str
     done: Callable[[Job], tuple[str, Path | None]]
+    kept: int = 2
 
 
 def _expected(plan: Plan, **more: Any) -> Expected:
     """Return what must hold where the whole job goes back to a checkpoint, once."""
-    lost = int(more.pop("lost", plan.every + 1))
+    lost = 2 * plan.every + 1  # what was on its way when the job was lost, and what came after it
     return Expected(
         timeline=BACK, restarts=1, must_restart=True, kinds=("restarted",), lost_steps=lost, **more
     )
 
 
-def _plan(stage: Stage, **more: Any) -> Plan:
-    return stage.sized(Plan(steps=acts.steps(stage, 80), every=10, spares=0, **more))
+def _plan(stage: Stage, *, every: int = 10, **more: Any) -> Plan:
+    return stage.sized(Plan(steps=acts.steps(stage, 80), every=every, spares=0, **more))
 
 
 def _tier(job: Job, name: str = "checkpoints") -> Path:
@@ -49,12 +53,12 @@ def _tier(job: Job, name: str = "checkpoints") -> Path:
 
 
 def _back(stage: Stage, plan: Plan, harm_: "_Harm", **more: Any) -> None:
-    """Run until two checkpoints are there, do the harm, lose the job, and let it go back."""
+    """Run until some checkpoints are there, do the harm, lose the job, and let it go back."""
     stage.expect(_expected(plan, **more))
     stage.clean(plan)
     with stage.run(plan) as job:
-        acts.stored(job, 2 * plan.every)
-        job.reach(2 * plan.every + stage.draw.randint(1, plan.every - 2))
+        acts.stored(job, harm_.kept * plan.every)
+        job.reach(harm_.kept * plan.every + stage.draw.randint(1, plan.every - 2))
         for member in acts.replicas(job):
             job.freeze(member)  # nothing is written meanwhile, so what is harmed is the newest
         what, path = harm_.done(job)
@@ -68,7 +72,7 @@ def _back(stage: Stage, plan: Plan, harm_: "_Harm", **more: Any) -> None:
 def torn_checkpoint(stage: Stage) -> None:
     """Have the writer die in the middle of a save."""
     plan = _plan(stage)
-    stage.expect(_expected(plan, lost=2 * plan.every + 1))
+    stage.expect(_expected(plan))
     stage.clean(plan)
     with stage.run(plan) as job:
         acts.stored(job, plan.every)
@@ -90,13 +94,17 @@ def bit_rot(stage: Stage) -> None:
         newest = harm.newest(_tier(job))
         return harm.rot(newest, stage.draw, name), newest
 
-    _back(stage, plan, _Harm("bit-rot", harmed), lost=2 * plan.every + 1, passed_over=1)
+    _back(stage, plan, _Harm("bit-rot", harmed), passed_over=1)
 
 
 def stale_latest(stage: Stage) -> None:
-    """Have LATEST name the oldest checkpoint."""
-    plan = _plan(stage)
-    _back(stage, plan, _Harm("stale-latest", lambda job: (harm.point_back(_tier(job)), None)))
+    """Have LATEST name the oldest of four checkpoints: whoever follows it loses too many steps."""
+    plan = _plan(stage, every=5)
+
+    def harmed(job: Job) -> tuple[str, None]:
+        return harm.point_back(_tier(job)), None
+
+    _back(stage, plan, _Harm("stale-latest", harmed, kept=4))
 
 
 def lost_tier(stage: Stage) -> None:
@@ -113,7 +121,7 @@ def lost_tier(stage: Stage) -> None:
 def disk_full(stage: Stage) -> None:
     """Have a save meet a full disk; the training run goes on, and later goes back further."""
     plan = _plan(stage)
-    stage.expect(_expected(plan, lost=2 * plan.every + 1))
+    stage.expect(_expected(plan))
     stage.clean(plan)
     with stage.run(plan) as job:
         acts.stored(job, plan.every)

@@ -37,12 +37,14 @@ def hold(stage: Stage) -> None:
     stage.expect(OWN)
     stage.clean(plan)
     with stage.run(plan) as job, stage.watch(job):
+        job.gate(acts.gate(plan))
         job.reach(acts.moment(stage, plan) // 2)
         acts.pause(stage, job)
         name = acts.victim(stage, job)
         stage.plant(f"gpu-lost@{stage.place(job, name)}")
         job.kill(name)
         stage.quiet()
+        job.gate(None)
         job.finish()
 
 

@@ -35,11 +35,13 @@ def hold(stage: Stage) -> None:
     )
     stage.clean(plan)
     with stage.run(plan) as job, stage.watch(job):
+        job.gate(acts.gate(plan))
         job.reach(acts.moment(stage, plan) // 2)
         name = acts.victim(stage, job)
         stage.plant(f"nvlink-down@{stage.place(job, name)}/link{stage.draw.randrange(4):02d}")
         job.link(name, cut=True)
         stage.quiet()
+        job.gate(None)
         job.finish()
 
 

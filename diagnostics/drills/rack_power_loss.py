@@ -40,11 +40,13 @@ def hold(stage: Stage) -> None:
     )
     stage.clean(plan)
     with stage.run(plan) as job, stage.watch(job):
+        job.gate(acts.gate(plan))
         job.reach(acts.moment(stage, plan) // 2)
         stage.plant(*outage(stage.spec, trays_of(stage.spec, 0)))
         for name in dark(job):
             job.kill(name)
         stage.quiet()
+        job.gate(None)
         job.finish()
 
 

@@ -30,6 +30,7 @@ def hold(stage: Stage) -> None:
     )
     stage.clean(plan)
     with stage.run(plan) as job, stage.watch(job):
+        job.gate(acts.gate(plan))
         job.reach(acts.moment(stage, plan) // 2)
         name = acts.victim(stage, job)
         stage.plant(f"sm-sdc@{stage.place(job, name)}")
@@ -40,6 +41,7 @@ def hold(stage: Stage) -> None:
         if hit:
             stage.suspect(name, "another GPU has another gradient")
         stage.quiet()
+        job.gate(None)
         job.finish()
 
 

@@ -9,6 +9,7 @@ after one that died goes on from what its members hold.
 """
 
 import json
+import math
 import os
 import selectors
 import signal
@@ -50,6 +51,7 @@ class Coordinator:
         self.instead: dict[str, str] = {}
         self.round: Round | None = None
         self.handover = Handover(self)
+        self.gate = math.inf  # the step after which none is begun, until told otherwise
         self.fresh = True
         self.over = False
         self.code = 0
@@ -93,6 +95,8 @@ class Coordinator:
     @property
     def _due(self) -> float:
         """When the next step may begin."""
+        if self.step >= self.gate:
+            return math.inf
         return 0.0 if self.round is None else self.round.began + self.plan.pace
 
     def _ready(self, what: Any, mask: int) -> None:
@@ -192,6 +196,8 @@ class Coordinator:
             order = json.loads(line)
             if order.get("order") == "replace":
                 self.wanted.append((str(order["member"]), str(order["subject"])))
+            elif order.get("order") == "gate":
+                self.gate = math.inf if order["step"] is None else int(order["step"])
 
     def _look(self) -> None:
         """Lose who has been silent too long; but not for our own being late."""

@@ -325,6 +325,10 @@ class LayerA:
         if delay or cut:
             self._see("fired", fault="cut" if cut else "slow-link", fired=1, member=member)
 
+    def gate(self, step: int | None) -> None:
+        """Have no step begun after `step`; None lets the run go on."""
+        self._say(COORDINATOR, {"order": "gate", "step": step})
+
     def replace(self, member: str, subject: str) -> None:
         """Tell the coordinator to go on with the spare at `subject` instead of a member."""
         self._say(COORDINATOR, {"order": "replace", "member": member, "subject": subject})

@@ -184,21 +184,21 @@ def test_drop_batch_goes_on_with_what_is_left(tmp_path, clean):
 
 
 def test_a_run_that_is_told_waits_for_it(tmp_path, clean):
-    def hit(job):
+    placement = {"r0": "rack0/tray00/gpu0", "s1": "rack0/tray17/gpu0"}
+    plan = Plan(steps=STEPS, spares=2, auto=False)
+    with LayerA(plan, tmp_path, placement=placement) as job:
+        job.gate(18)
         job.reach(6)
         job.kill("r0")
-        job.reach(12)
-        assert not said(job, "spare-active")
+        job.reach(18)
+        assert job.until(lambda what: what.kind in {"spare-active", "ended"}, 0.2) is None
         job.replace("r0", "rack0/tray17/gpu0")
-
-    placement = {"r0": "rack0/tray00/gpu0", "s1": "rack0/tray17/gpu0"}
-    plan = Plan(steps=400, spares=2, auto=False)
-    with LayerA(plan, tmp_path, placement=placement) as job:
-        hit(job)
-        found = job.until(
-            lambda what: what.kind == "resynchronised" and what.text("member")[0] == "s"
-        )
-        assert found.text("member") == "s1"
+        job.gate(None)
+        assert job.finish(30)
+    assert [what.text("member") for what in said(job, "spare-active")] == ["s1"]
+    assert committed(job)[17].fields["participants"] == ["r1"]
+    assert committed(job)[18].fields["participants"] == ["s1", "r1"]
+    assert digests(job) == clean
 
 
 def test_when_all_is_lost_the_job_goes_back_to_a_checkpoint(tmp_path, clean):
