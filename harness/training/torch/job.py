@@ -323,6 +323,11 @@ class TorchftJob:
         msg = f"the link of {member} cannot be {what}: only in the reference training run (layer A)"
         raise DrillError(msg)
 
+    def gate(self, step: int | None) -> None:
+        """Raise DrillError: torchft goes on as soon as it has its quorum."""
+        msg = f"a gate at step {step}: only the reference training run (layer A) has one"
+        raise DrillError(msg)
+
     def replace(self, member: str, subject: str) -> None:
         """Go on at `subject`: the replica is started again, unless it was since it was hit."""
         with self._news:

@@ -199,11 +199,13 @@ def test_a_plan_that_cannot_be_run_is_said_at_once(module, tmp_path):
         assert not job.finish()
 
 
-@pytest.mark.parametrize("what", ["order", "link"])
-def test_what_only_layer_a_can_do_is_refused(tmp_path, what):
+@pytest.mark.parametrize(
+    ("what", "words"), [("order", ("r0", "poison")), ("link", ("r0",)), ("gate", (3,))]
+)
+def test_what_only_layer_a_can_do_is_refused(tmp_path, what, words):
     job = TorchftJob(plan(), tmp_path)
     with pytest.raises(DrillError, match=r"only (in )?the reference"):
-        getattr(job, what)("r0", *(["poison"] if what == "order" else []))
+        getattr(job, what)(*words)
 
 
 def test_who_is_not_there_cannot_be_hit(tmp_path):
