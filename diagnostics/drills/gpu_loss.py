@@ -38,7 +38,7 @@ def hold(stage: Stage) -> None:
     stage.clean(plan)
     with stage.run(plan) as job, stage.watch(job):
         job.gate(acts.gate(plan))
-        job.reach(acts.moment(stage, plan) // 2)
+        job.reach(stage.draw.randint(1, acts.gate(plan) - 5))
         acts.pause(stage, job)
         name = acts.victim(stage, job)
         stage.plant(f"gpu-lost@{stage.place(job, name)}")

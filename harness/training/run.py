@@ -197,6 +197,12 @@ class LayerA:
                 found.append(member)
         return found
 
+    @property
+    def heard(self) -> tuple[Happening, ...]:
+        """All that its processes said so far."""
+        with self._news:
+            return tuple(self._heard)
+
     def committed(self) -> int:
         """Return the newest step that the coordinator committed."""
         with self._news:
