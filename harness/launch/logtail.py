@@ -27,6 +27,7 @@ from rackproof.harness.errors import DrillError
 
 GROUPS = ("step", "loss", "samples", "digest", "ckpt")
 LONGEST = 4096  # bytes of a line that are looked at
+SHOWN = 200  # characters of an expression in a message
 DIGITS = 18  # of a step's number
 BLOCK = 1 << 18
 EVERY = 0.02  # s between two looks at the log
@@ -37,18 +38,19 @@ CLOSE = 30.0  # s in which the rest of a log must have been read
 
 def check(pattern: str) -> re.Pattern[str]:
     """Return the compiled expression; DrillError where it is none, or has no group ``step``."""
+    shown = f"--log-regex '{pattern[:SHOWN]}'"
     try:
         compiled = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        msg = f"--log-regex {pattern!r}: {error}"
+        msg = f"{shown}: {error}"
         raise DrillError(msg) from error
     known = ", ".join(GROUPS)
     if "step" not in compiled.groupindex:
-        msg = f"--log-regex {pattern!r}: it needs a group (?P<step>…); groups: {known}"
+        msg = f"{shown}: it needs a group (?P<step>…); groups: {known}"
         raise DrillError(msg)
     for name in compiled.groupindex:
         if name not in GROUPS:
-            msg = f"--log-regex {pattern!r}: group {name!r} is none of {known}"
+            msg = f"{shown}: group {name!r} is none of {known}"
             raise DrillError(msg)
     return compiled
 
