@@ -168,6 +168,7 @@ def test_a_command_that_is_not_there_is_a_usage_error(cli, tmp_path):
         (("gpu-loss", "--layer", "torchfx"), "did you mean torchft?"),
         (("gpu-loss", "--log-regex", "x"), "there is none"),
         (("gpu-loss", "--log-regex", "(", "--", "true"), "--log-regex"),
+        (("gpu-loss", "--log-regex", r"loss (\d+)", "--", "true"), "needs a group (?P<step>"),
         (("gpu-loss", "--layer", "torchft", "--", "x"), "exclude each other"),
         (("coordinator-loss", "--", "x"), "these can: gpu-loss"),
         (("gpu-loss", "gb300-nvl72", "x"), "one word too many"),
