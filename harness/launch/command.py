@@ -236,6 +236,12 @@ class CommandJob:
         msg = f"the link of {member} cannot be {what}: only in the reference training run (layer A)"
         raise DrillError(msg)
 
+    def gate(self, step: int | None) -> None:
+        """Raise DrillError where there is a step to hold at: a command goes at its own pace."""
+        if step is not None:
+            msg = f"a command does not hold at step {step}: only the reference training run does"
+            raise DrillError(msg)
+
     def replace(self, member: str, subject: str) -> None:
         """Go on at `subject` instead: the member's copy of the command is started again.
 

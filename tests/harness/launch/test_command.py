@@ -257,6 +257,13 @@ def test_without_a_hello_the_process_that_works_is_hit(job: Make, trainer: Train
     assert "restarted" in kinds(run)
 
 
+def test_a_command_holds_at_no_step(job: Make, trainer: Trainer) -> None:
+    run = job(trainer(WELL))
+    run.gate(None)
+    with pytest.raises(DrillError, match="a command does not hold at step 7"):
+        run.gate(7)
+
+
 @pytest.mark.parametrize("what", ["order", "link"])
 def test_only_layer_a_takes_orders(job: Make, trainer: Trainer, what: str) -> None:
     run = job(trainer(WELL))
