@@ -31,7 +31,7 @@ from rackproof.fixtures.stage import Asked, Silence
 from rackproof.harness.errors import RackproofError
 
 ROOT = Path(__file__).resolve().parents[1]
-SEED = 20261130
+SEED, STEPS = 20261130, 48
 DOUBT = 0.05
 
 
@@ -86,7 +86,7 @@ def work(turns: Sequence[int]) -> None:
     spec = rack_of(drill, None)
     for turn in turns:
         with tempfile.TemporaryDirectory(prefix="rackproof-prove-") as name:
-            asked = Asked(drill, spec, SEED, Path(name) / "run", small=True, turn=turn)
+            asked = Asked(drill, spec, SEED, Path(name) / "run", steps=STEPS, turn=turn)
             try:
                 found = outcome(turn, hold(asked, Silence()))
             except RackproofError as error:
@@ -112,7 +112,7 @@ PAGE = """\
 # A GPU is lost at a thousand moments
 
 Written by `make prove` on {day}; rackproof {version}; {machine}.
-`rackproof drill gpu-loss` on gb300-nvl72 at its small size, {runs} times on one training run (seed
+`rackproof drill gpu-loss --steps {length}` on gb300-nvl72, {runs} times on one training run (seed
 {seed}): two replicas and a hot spare. Each time a step, a moment within it and a victim are drawn;
 the fault is planted in the emulated rack too, and the spare is the one that telemetry, diagnosis
 and sparing chose. L4: each committed state, and the state that was stored at the end, has the bits
@@ -146,6 +146,7 @@ def page(found: Sequence[Outcome]) -> str:
         version=__version__,
         machine=f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         seed=SEED,
+        length=STEPS,
         runs=len(found),
         right=len(found) - len(bad),
         steps=len(steps),
