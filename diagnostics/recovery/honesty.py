@@ -14,7 +14,6 @@ from rackproof.diagnostics.recovery.record import Fact
 from rackproof.diagnostics.recovery.telling import listed, whole
 from rackproof.diagnostics.recovery.trajectory import Commit, gaps
 from rackproof.diagnostics.recovery.view import View
-from rackproof.harness.happening import Happening
 
 LATE_OWN = 0.02  # s; our own processes stamp their lines themselves
 LATE_OTHER = 1.0  # s; a line that gives no time has that of its reading
@@ -39,7 +38,7 @@ def steps(view: View) -> Claim:
             "steps", "no step was told",
             "have the command write {kind: step, step: N} lines to RP_EVENTS", "L1",
         )  # fmt: skip
-    most = max(commit.step for commit in path.commits)
+    most = path.most
     wrong = [f"step {most} was told, and {view.head.steps} were planned"] * (most > view.last)
     wrong += _not_finite(view)
     holes = [*path.breaks, *([gaps(path)] if path.missing else [])]
@@ -158,27 +157,21 @@ def _of_the_dead(view: View, named: Sequence[_Named]) -> list[str]:
     """Return what was said by processes that were dead by then."""
     late = LATE_OWN if view.own else LATE_OTHER
     deaths = _deaths(view, named)
-    lives: dict[tuple[str, int], list[tuple[float, int]]] = {}
-    for each in sorted(named, key=lambda each: each.at):
-        lives.setdefault((each.who, each.attempt), []).append((each.at, each.pid))
+    process: dict[tuple[str, int], int] = {}  # whose words they are: of who said hello last
+    for each in named:
+        process.setdefault((each.who, each.attempt), each.pid)
     found: dict[tuple[str, int], str] = {}
     for what in view.faulted.of("step", "ckpt", "restore", "hello"):
-        died = deaths.get(_life(what, lives.get((what.who, what.attempt), ())), math.inf)
+        key, pid = (what.who, what.attempt), whole(what.fields.get("pid"))
+        if what.kind == "hello" and pid:
+            process[key] = pid
+        died = deaths.get((*key, process.get(key)), math.inf)
         if what.at > died + late:
             step = what.fields.get("step")
             said = f"{what.kind} {step}" if step is not None else what.kind
             said = f"{what.who} told {said} {what.at - died:.2f} s after it had died"
-            found.setdefault((what.who, what.attempt), said)
+            found.setdefault(key, said)
     return list(found.values())
-
-
-def _life(what: Happening, lives: Sequence[tuple[float, int]]) -> Life:
-    """Return whose words they are: those of the process that was named last before them."""
-    pid = whole(what.fields.get("pid")) if what.kind == "hello" else None
-    if pid is None and lives:
-        place = bisect.bisect_right([at for at, _ in lives], what.at)
-        pid = lives[max(0, place - 1)][1]
-    return what.who, what.attempt, pid
 
 
 def _deaths(view: View, named: Sequence[_Named]) -> dict[Life, float]:

@@ -5,6 +5,7 @@ In: a View, with every checkpoint read again by us. Out: the claims `checkpoints
 of checkpoints, or of the tiers that hold them) is excused from then on, and nothing else.
 """
 
+import bisect
 import math
 from collections.abc import Collection, Mapping, Sequence
 
@@ -34,13 +35,23 @@ def damaged(view: View, uri: str, since: float, until: float = math.inf) -> bool
     )
 
 
-def committed(view: View, until: float = math.inf) -> Mapping[str, tuple[float, int | None]]:
-    """Return when each checkpoint was said to be committed last, and of which step, by URI."""
-    return {
-        place(what.fields.get("uri")): (what.at, whole(what.fields.get("step")))
-        for what in view.faulted.of("ckpt")
-        if what.text("phase") == "committed" and what.at <= until
-    }
+Saves = Sequence[tuple[float, int | None]]
+
+
+def saves(view: View) -> Mapping[str, Saves]:
+    """Return when each checkpoint was said to be committed, and of which step, by URI."""
+    found: dict[str, list[tuple[float, int | None]]] = {}
+    for what in view.faulted.of("ckpt"):
+        if what.text("phase") == "committed":
+            one = (what.at, whole(what.fields.get("step")))
+            found.setdefault(place(what.fields.get("uri")), []).append(one)
+    return found
+
+
+def newest(told: Saves, until: float) -> tuple[float, int | None] | None:
+    """Return the last save up to a time, None before the first."""
+    at = bisect.bisect_right([at for at, _ in told], until)
+    return told[at - 1] if at else None
 
 
 def reread(view: View) -> Mapping[str, Fact]:
@@ -50,11 +61,12 @@ def reread(view: View) -> Mapping[str, Fact]:
 
 def checkpoints(view: View) -> Claim:
     """Does every checkpoint that was said to be committed verify, with the state of its step?"""
-    said = committed(view)
+    said = saves(view)
     found = reread(view)
     blind = [f for f in view.facts("checkpoint") if not place(f.fields.get("uri"))]
     wrong, absent = [], []
-    for uri, (at, step) in said.items():
+    for uri, told in said.items():
+        at, step = told[-1]
         if damaged(view, uri, at):
             continue
         if uri in found:
@@ -64,7 +76,7 @@ def checkpoints(view: View) -> Claim:
     for uri, fact in found.items():
         if uri not in said and fact.fields.get("verifies") is True:
             wrong += _faults(view, uri, fact, None)
-        if (whole(fact.fields.get("step")) or 0) > _most(view.path):
+        if (whole(fact.fields.get("step")) or 0) > view.path.most:
             absent.append(f"{uri} is of step {fact.fields['step']}, which was never committed")
     if wrong or (absent and not view.gaps):
         return broken("checkpoints", some([*wrong, *absent]), "L2")
@@ -140,14 +152,9 @@ def one_kind(view: View) -> bool:
     )
 
 
-def _most(path: Trajectory) -> int:
-    return max((commit.step for commit in path.commits), default=path.base - 1)
-
-
 def claims_of(path: Trajectory, step: int | None) -> list[str]:
     """Return the digests that were told of a step, in whatever generation."""
-    found = [digest for c in path.commits if c.step == step for digest in c.digests]
-    return list(dict.fromkeys(found))
+    return list(path.claims.get(step, ())) if step is not None else []
 
 
 def restores(view: View) -> Claim:
@@ -155,68 +162,71 @@ def restores(view: View) -> Claim:
     taken = [w for w in view.faulted.of("restore") if not w.text("uri").startswith(PEER)]
     if not taken:
         return left_out("restores", "nothing was restored from a checkpoint", "L2")
-    found = reread(view)
-    wrong = [said for what in taken for said in _taken(view, what, found)]
-    absent = [said for what in taken for said in _never(view, what, found)]
+    found, told = reread(view), saves(view)
+    each = [_Restore(view, what, found, told) for what in taken]
+    wrong = [said for one in each for said in one.wrong()]
+    absent = [said for one in each for said in one.absent()]
     if wrong or (absent and not view.gaps):
         return broken("restores", some([*wrong, *absent]), "L2")
     if absent:
         return view.absent("restores", some(absent), "L2")
     if not found:
         return unknown("restores", "what was restored was not read again", LOOK, "L2")
-    late = [what for what in taken if _rewritten(view, what)]
+    late = [one.uri for one in each if one.rewritten]
     if late:
-        said = f"{place(late[0].fields.get('uri'))} was written again since it was restored"
         cure = "give each checkpoint an address of its own, or ask for less: --require L1"
-        return unknown("restores", said, cure, "L2")
+        return unknown("restores", f"{late[0]} was written again since it was restored", cure, "L2")
     return holds("restores", f"{len(taken)} from checkpoints that verify", "L2")
 
 
-def _spoilt(view: View, what: Happening, until: float = math.inf) -> bool:
-    """Say whether the drill damaged the checkpoint of a restore after it had been committed."""
-    uri = place(what.fields.get("uri"))
-    since = committed(view, what.at).get(uri, (-math.inf, None))[0]
-    return damaged(view, uri, since, until)
+class _Restore:
+    """One state that was taken from a checkpoint, and what is known of that checkpoint."""
 
+    def __init__(
+        self, view: View, what: Happening, found: Mapping[str, Fact], told: Mapping[str, Saves]
+    ) -> None:
+        self.uri, self.step = place(what.fields.get("uri")), whole(what.fields.get("step"))
+        self._view, self._what, self._looked = view, what, bool(found)
+        self._fact = found.get(self.uri)
+        own = told.get(self.uri, ())
+        self._save = newest(own, what.at)
+        self.rewritten = self._save is not None and own[-1][0] > what.at
 
-def _rewritten(view: View, what: Happening) -> bool:
-    """Say whether the address of a restore was written again later: what was there is gone."""
-    uri = place(what.fields.get("uri"))
-    return uri in committed(view, what.at) and committed(view)[uri][0] > what.at
+    def _spoilt(self, until: float = math.inf) -> bool:
+        """Say whether the drill damaged it after it had been written."""
+        since = -math.inf if self._save is None else self._save[0]
+        return damaged(self._view, self.uri, since, until)
 
+    def wrong(self) -> list[str]:
+        """Return what contradicts it."""
+        names, who = self._what.fields.get("fields"), self._what.who
+        held = names if isinstance(names, list | tuple) else []
+        missing = [name for name in FIELDS if name not in held]
+        found = []
+        if missing and self._view.own:
+            found.append(f"{who} restored step {self.step} without {', '.join(missing)}")
+        if self._spoilt():
+            if self._spoilt(self._what.at):
+                found.append(f"{who} restored {self.uri}, which the drill had damaged")
+        elif self.rewritten:
+            then = self._save[1] if self._save is not None else None
+            if then != self.step:
+                found.append(f"{who} restored {self.uri} as step {self.step}, and it was of {then}")
+        elif self._fact is not None and self._fact.fields.get("verifies") is not True:
+            found.append(f"{who} restored {self.uri}, which does not verify")
+        elif self._fact is not None and whole(self._fact.fields.get("step")) != self.step:
+            found.append(f"{who} restored {self.uri} as step {self.step}")
+        return found
 
-def _taken(view: View, what: Happening, found: Mapping[str, Fact]) -> list[str]:
-    """Return what is wrong with one restore."""
-    uri, step = place(what.fields.get("uri")), whole(what.fields.get("step"))
-    wrong, names, fact = [], what.fields.get("fields"), found.get(uri)
-    held = names if isinstance(names, list | tuple) else []
-    missing = [name for name in FIELDS if name not in held]
-    if missing and view.own:
-        wrong.append(f"{what.who} restored step {step} without {', '.join(missing)}")
-    if _spoilt(view, what):
-        if _spoilt(view, what, what.at):
-            wrong.append(f"{what.who} restored {uri}, which the drill had damaged")
-    elif _rewritten(view, what):
-        held_then = committed(view, what.at)[uri][1]
-        if held_then != step:
-            wrong.append(f"{what.who} restored {uri} as step {step}, and it was of {held_then}")
-    elif fact is not None and fact.fields.get("verifies") is not True:
-        wrong.append(f"{what.who} restored {uri}, which does not verify")
-    elif fact is not None and whole(fact.fields.get("step")) != step:
-        wrong.append(f"{what.who} restored {uri} as step {step}")
-    return wrong
-
-
-def _never(view: View, what: Happening, found: Mapping[str, Fact]) -> list[str]:
-    """Return what is not there of one restore: its checkpoint, its step."""
-    uri, step = place(what.fields.get("uri")), whole(what.fields.get("step"))
-    absent = []
-    if step is not None and step > _most(view.path):
-        absent.append(f"{what.who} restored step {step}, which was never committed")
-    if found and uri not in found and not _spoilt(view, what):
-        named = uri or "a checkpoint without a URI"
-        absent.append(f"{what.who} restored {named}, which is not there")
-    return absent
+    def absent(self) -> list[str]:
+        """Return what of it is not there: its checkpoint, its step."""
+        found, who = [], self._what.who
+        if self.step is not None and self.step > self._view.path.most:
+            found.append(f"{who} restored step {self.step}, which was never committed")
+        if self._looked and self._fact is None and not self._spoilt():
+            named = self.uri or "a checkpoint without a URI"
+            found.append(f"{who} restored {named}, which is not there")
+        return found
 
 
 def passed_over(view: View) -> Claim:

@@ -5,6 +5,7 @@ and every place where the story contradicts itself. When the whole job goes back
 begins; a step that was told in several counts as it was told in the last.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -67,6 +68,7 @@ class Commit:
 class Trajectory:
     """A course's steps. `commits` has all of them in the order of time, `steps` those that count.
 
+    `claims` are all digests that were ever told of a step, `most` is the highest of those steps.
     `breaks` are contradictions, in words; `remarks` what could not be followed; `problems` lines.
     """
 
@@ -78,6 +80,8 @@ class Trajectory:
     remarks: Sequence[str] = ()
     problems: Sequence[str] = ()
     base: int = 1
+    claims: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    most: int = 0
 
     @property
     def top(self) -> int:
@@ -104,21 +108,35 @@ class Trajectory:
         return max((c.step for c in self.commits if c.at <= at), default=self.base - 1)
 
 
-@dataclass(slots=True)
 class _Generation:
-    to: int
-    segments: list[Segment] = field(default_factory=list)
+    """Segments from one going back to the next; what is asked of them is kept as they come."""
 
-    @property
-    def top(self) -> int:
-        return max((each.last for each in self.segments), default=self.to)
+    def __init__(self, to: int) -> None:
+        self.to = self.top = to
+        self.segments: list[Segment] = []
+        self._names: set[str] = set()
+        self._latest = (-math.inf, "")  # the latest end, and whose it is
+        self._other = -math.inf  # the latest end of all the others
+
+    def add(self, segment: Segment) -> None:
+        self.segments.append(segment)
+        self.top = max(self.top, segment.last)
+        self._names.add(segment.who)
+        end, who = self._latest
+        if segment.who == who:
+            self._latest = (max(end, segment.ends), who)
+        elif segment.ends > end:
+            self._latest, self._other = (segment.ends, segment.who), end
+        else:
+            self._other = max(self._other, segment.ends)
 
     def goes_on(self, after: Segment) -> bool:
         """Say whether another process was still telling steps when `after` began."""
-        return any(s.who != after.who and s.ends >= after.begins for s in self.segments)
+        end, who = self._latest
+        return (self._other if who == after.who else end) >= after.begins
 
     def has(self, who: str) -> bool:
-        return any(each.who == who for each in self.segments)
+        return who in self._names
 
 
 class _Walk:
@@ -130,6 +148,7 @@ class _Walk:
         self.breaks: list[str] = []
         self.remarks: list[str] = []
         self.base = 1
+        self._top = -1
         self._before: dict[str, Segment] = {}
 
     def add(self, segment: Segment) -> None:
@@ -144,7 +163,8 @@ class _Walk:
             self.rollbacks.append(Rollback(segment.begins, to, top))
             generation = _Generation(to)
             self.generations.append(generation)
-        generation.segments.append(segment)
+        generation.add(segment)
+        self._top = max(self._top, segment.last)
         self._before[segment.who] = segment
 
     def _joins(self, generation: _Generation, segment: Segment) -> bool:
@@ -163,7 +183,7 @@ class _Walk:
     def _follow(self, segment: Segment) -> None:
         """Note where a segment cannot follow from what was before."""
         who, first, before = segment.who, segment.first, self._before.get(segment.who)
-        top = max((g.top for g in self.generations), default=self.base - 1)
+        top = max(self._top, self.base - 1)
         if before is not None and before.attempt > segment.attempt:
             said = f"the processes {before.attempt} and {segment.attempt} of {who}"
             self.breaks.append(f"{said} told steps at one time")
@@ -212,9 +232,14 @@ def trajectory(course: Course) -> Trajectory:
         newest[commit.step] = commit
     top = walk.generations[-1].top if walk.generations else 0
     steps = {step: newest[step] for step in sorted(newest) if step <= top}
+    claims: dict[int, tuple[str, ...]] = {}
+    for commit in commits:
+        claims[commit.step] = tuple(dict.fromkeys((*claims.get(commit.step, ()), *commit.digests)))
     return Trajectory(
-        course.name, commits, steps, walk.rollbacks, walk.breaks, walk.remarks, problems, walk.base
-    )
+        course.name, commits, steps, walk.rollbacks, walk.breaks, walk.remarks, problems,
+        walk.base, claims,
+        max(claims, default=walk.base - 1),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

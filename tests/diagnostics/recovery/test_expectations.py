@@ -93,6 +93,37 @@ def test_a_planted_fault_is_shown_by_telemetry(good):
     assert good.judge().fault_fired
 
 
+def test_a_count_under_the_drills_name_stands_for_what_has_none(good):
+    unfired(good).drop("lost").drop("injected")
+    good.say(105.5, "drill", "injected", fault="storage", member="r1", under="/x")
+    assert good.judge().fault_fired is False
+    good.saw("fired", 105.6, fault="gpu-loss", fired=0)
+    assert good.judge().fault_fired is False
+    assert (
+        "gpu-loss" in good.unsee("fired").saw("fired", 105.6, fault="gpu-loss", fired=1).head.drill
+    )
+    assert good.judge().fault_fired
+
+
+def test_a_count_under_the_drills_name_shows_no_kill(good):
+    unfired(good).drop("lost").saw("fired", 105.6, fault="gpu-loss", fired=1)
+    assert good.judge().fault_fired is False
+
+
+def test_a_process_that_was_stopped_was_hit(good):
+    good.change("injected", {"fault": "freeze"}).unsee("died", member="r1").drop("lost")
+    assert good.judge().fault_fired is False
+    good.saw("stopped", 105.5, member="r1", pid=21)
+    assert good.judge().fault_fired
+
+
+def test_a_member_that_is_named_is_the_one_whatever_sits_there(good):
+    changed(good, placement={"r0": GPU0, "r1": GPU1}).change("injected", {"subject": GPU0})
+    assert good.judge().timeline[0].who == "r1"
+    good.change("injected", {"member": None, "pid": None}).saw("fired", 1.0, fault="kill", fired=1)
+    assert good.judge().timeline[0].who == "r0"
+
+
 # --- detected, isolated, evicted -----------------------------------------------------------------
 def test_a_fault_that_nobody_detected(good):
     good.drop("lost")

@@ -215,7 +215,7 @@ LINES = st.lists(
 DIM = st.builds(dimmed, st.floats(95.0, 125.0), st.floats(95.0, 125.0), st.floats(-1.0, 2.0))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=150)
 @given(LINES, st.lists(DIM, max_size=3), st.floats(100.0, 125.0), st.integers(1, 4))
 def test_the_shares_of_any_run_add_up_to_one(lines, dims, ended, members):
     died = Fact("died", {"member": "r1", "pid": 21, "code": -9}, "faulted", 131.0)
@@ -227,7 +227,8 @@ def test_the_shares_of_any_run_add_up_to_one(lines, dims, ended, members):
     run = Run(trajectory(course), 12, members, 1.0, fired, words(course, "A", fired))
     found = ledger(course, run, [*dims, died])
     if found is None:
-        assert ended <= 100.0 or ended <= max((h.at for h in said), default=ended)
+        done = run.path.top >= 12 and run.path.commits[-1].at <= 100.0
+        assert done or ended <= 100.0 or ended <= max((h.at for h in said), default=ended)
         return
     assert set(found.shares) == set(SHARES)
     assert all(share >= 0 for share in found.shares.values())

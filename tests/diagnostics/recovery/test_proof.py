@@ -91,6 +91,22 @@ def test_no_stored_state_is_no_l4(telling_command):
     assert telling_command.verdict("fault-free") == "UNKNOWN"
 
 
+def test_a_last_step_without_a_digest_in_any_run_is_no_l4(telling_command):
+    for course in ("clean1", "clean2", "faulted"):
+        telling_command.change("step", {"digest": None}, course=course, step=12)
+    assert telling_command.verdict("determinism") == "UNKNOWN"
+    assert telling_command.verdict("fault-free") == "UNKNOWN"
+    assert "the last step told no digest" in telling_command.claim("fault-free").message
+
+
+def test_checkpoints_of_a_command_are_held_against_those_without_the_fault(telling_command):
+    for course, text in (("clean1", ODD), ("clean2", ODD), ("faulted", OTHER)):
+        telling_command.change("step", {"digest": None}, course=course, step=8)
+        telling_command.saw("checkpoint", 119.0, course=course, uri="file:///c/8", step=8,
+                            digest=text, verifies=True)  # fmt: skip
+    fails(telling_command, "fault-free", "checkpoint of step 8 holds abababababab, cdcdcdcdcdcd")
+
+
 # --- determinism ---------------------------------------------------------------------------------
 def test_fault_free_runs_that_differ_make_l4_not_applicable(telling_command):
     telling_command.change("step", {"digest": ODD}, course="clean2", step=12)

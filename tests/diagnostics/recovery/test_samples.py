@@ -158,6 +158,21 @@ def test_numbers_that_may_be_of_a_part_or_of_all_are_unknown(command):
     assert "say sample ids" in command.claim("samples").message
 
 
+def test_numbers_of_a_dropped_batch_may_be_smaller_and_not_larger(command):
+    numbered(command, 8)
+    names = command.head.__slots__
+    command.head = command.head.__class__(
+        **{name: getattr(command.head, name) for name in names} | {"mode": "drop-batch"}
+    )
+    assert counts(command, 6, step=9).verdict("samples") == "PASS"
+    counts(command, 9, step=9)
+    fails(command, "samples", "step 9 used 9 samples, without the fault 8")
+
+
+def test_samples_that_are_used_again_in_the_next_pass_are_told_so(good):
+    assert good.claim("samples").message == "48 samples, each once"
+
+
 def test_numbers_that_change_without_a_fault_free_run(command):
     counts(unclean(numbered(command, 8)), 6, step=9)
     fails(command, "samples", "step 9 used 6 samples")
