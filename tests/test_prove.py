@@ -35,6 +35,12 @@ def forty():
     del sys.modules["prove_forty"]
 
 
+@pytest.fixture(scope="module")
+def drills():
+    yield script("prove_drills")
+    del sys.modules["prove_drills"]
+
+
 CLEAN = Outcome("PASS", "PASS", 2.0, coverage=(9, 9))
 FINDING = {"fault": "sm-sdc", "subject": "x", "by": ["gemm.fp32"], "wrong": []}
 FOUND = Outcome("FAIL", "PASS", 3.0, [FINDING])
@@ -122,3 +128,23 @@ class TestForty:
         assert "sm-sdc@x: no burn saw it; accused y" in page
         assert "NO: FAIL" in page
         assert "Nothing." in forty.report([(case, FOUND)], 1)
+
+
+class TestDrills:
+    """A GPU that is lost a thousand times."""
+
+    @pytest.mark.parametrize("changed", [{"verdict": "FAIL"}, {"proof": "L3"}, {"proof": "none"}])
+    def test_a_drill_that_is_not_l4_stands_in_the_page(self, drills, changed):
+        right = [drills.Outcome(n, "PASS", "L4", "r0", n, 0.1) for n in range(5)]
+        wrong = replace(right[2], **changed, problem="other bits")
+        page = drills.page([*right[:2], wrong, *right[3:]])
+        assert "**1 of 5 were not right.**" in page
+        assert "turn 2" in page
+        assert "other bits" in page
+        assert "None of 5 differed" in drills.page(right)
+
+    def test_two_real_ones_are_held_at_moments_of_their_own(self, drills):
+        found = list(drills.workers(2, 2))
+        assert [each.right for each in found] == [True, True], found
+        assert len({(each.step, each.resumed) for each in found}) == 2
+        assert all(each.step >= 1 and each.member in ("r0", "r1") for each in found)
