@@ -169,7 +169,7 @@ class Lane:
                     self.known[name] = load.head(self.store, name)[0]
         kept = retained(self.known, self.keep) | {newest}
         kept |= {self.base[1].name} if self.base else set()
-        for name in sorted(set(self.known) - kept):
+        for name in sorted(set(self.known) - kept, reverse=True):  # a delta before its parent
             self.store.remove(name, [*self.known.pop(name).files, manifest.NAME])
 
     def _say(self, phase: str, step: int, directory: str = "", **more: Any) -> None:

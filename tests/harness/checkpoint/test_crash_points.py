@@ -6,7 +6,9 @@ which names were given and are not synced. After a crash, any of the unsynced ma
 may not. All such disks are laid out and read, or a sample where there are very many.
 """
 
+import errno
 import itertools
+import os
 import random
 import shutil
 from dataclasses import dataclass, field
@@ -212,10 +214,10 @@ def _write(tree, path):
 class Trial:
     """A run of saves under a Recorder, and what must hold on every disk that a crash may leave."""
 
-    def __init__(self, tmp_path, saves, lies=frozenset(), **policy):
+    def __init__(self, tmp_path, saves, *, recorder=None, **policy):
         self.root, self.place = tmp_path / "tier", tmp_path / "crashed"
         self.saves, self.seen, self.problems, self.disks = saves, {}, [], 0
-        self.recorder, self.promises, self.kinds = Recorder(lies), [], []
+        self.recorder, self.promises, self.kinds = recorder or Recorder(), [], []
         with Writer(
             [Tier.of(str(self.root))], tell=self._tell, files=self.recorder, **policy
         ) as writer:
@@ -310,13 +312,31 @@ def test_no_crash_while_old_ones_are_removed_loses_the_newest(tmp_path, snapshot
     saves = [snapshot(step, dense=False) for step in (10, 20, 30, 40, 50)]
     trial = Trial(tmp_path, saves, delta=True, full_every=2, keep=1)
     assert {"unlink", "rmdir"} <= {operation[0] for operation in trial.recorder.log}
-    assert not trial.crash_everywhere(judged(saves, all_of_them=False))
+
+    def whole(tier):
+        bad = [row for row in verify.everything([tier]) if not row.verifies and row.step]
+        return f"left in pieces: {bad[0]}" if bad else ""
+
+    assert not trial.crash_everywhere(judged(saves, all_of_them=False), again=whole)
+
+
+def test_committed_is_durable_though_latest_cannot_be_written(tmp_path, snapshot, judged):
+    class NoHint(Recorder):
+        def create(self, path):
+            if path.name.startswith(".tmp"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return super().create(path)
+
+    saves = [snapshot(10), snapshot(20)]
+    trial = Trial(tmp_path, saves, recorder=NoHint())
+    assert not (trial.root / "LATEST").exists()
+    assert not trial.crash_everywhere(judged(saves))
 
 
 @pytest.mark.parametrize("lies", [{"fsync"}, {"fsync_dir"}])
 def test_a_disk_that_does_not_sync_is_found_out(tmp_path, snapshot, judged, lies):
     saves = [snapshot(10), snapshot(20)]
-    problems = Trial(tmp_path, saves, frozenset(lies)).crash_everywhere(judged(saves))
+    problems = Trial(tmp_path, saves, recorder=Recorder(lies)).crash_everywhere(judged(saves))
     assert any("lost" in said or "restored" in said for _, said in problems)
 
 
