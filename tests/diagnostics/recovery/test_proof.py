@@ -182,6 +182,18 @@ def test_a_dropped_batch_is_held_against_its_replay_alone(good):
     assert good.verdict("proof L4") == good.verdict("determinism") == "SKIP"
 
 
+def test_a_dropped_batch_may_differ_in_what_was_undone(good):
+    dropping(good).expect(restarts=1, lost_steps=3)
+    for at, step in ((105.05, 5), (105.1, 6)):
+        good.say(at, "r0", "step", step=step, digest=OTHER[step:] + OTHER[:step] + str(step))
+    good.said["faulted"] = [h for h in good.said["faulted"] if h.who != "s0" or h.kind != "step"]
+    good.say(106.2, "r0", "restore", step=4, uri="file:///run/checkpoints/step-4", fields=[])
+    good.say(106.2, "coordinator", "restarted", step=4, uri="")
+    assert good.verdict("replay") == "PASS"
+    good.head = changed(good, mode="keep-batch").head
+    assert good.verdict("replay") == "FAIL"
+
+
 def test_without_a_replay_a_dropped_batch_is_unknown(good):
     del dropping(good).said["replay"]
     assert good.verdict("replay") == "UNKNOWN"

@@ -201,6 +201,15 @@ def test_a_good_checkpoint_must_not_be_passed_over(good):
     fails(good, "passed-over", "step-4 is whole, and was passed over")
 
 
+def test_nothing_that_was_restored_is_left_out(good):
+    assert good.verdict("restores") == "SKIP"
+
+
+def test_without_a_fault_nothing_had_to_be_passed_over(good):
+    good.expect(passed_over=1).drop("injected")
+    assert good.verdict("passed-over") == "UNKNOWN"
+
+
 # --- the final state -----------------------------------------------------------------------------
 def test_a_last_state_that_is_not_the_one_that_was_told(good):
     good.resee("final", {"digest": OTHER})

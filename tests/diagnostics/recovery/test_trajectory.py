@@ -146,6 +146,33 @@ def test_several_that_begin_in_the_middle_are_no_restart():
     assert (rollbacks(found), len(found.commits), found.missing) == ([], 1, [1, 2, 3, 4])
 
 
+def test_a_checkpoint_that_others_find_equal_is_still_a_checkpoint():
+    found = path(
+        *told("a", range(1, 6), 1),
+        line(7, "a", "restore", attempt=2, step=5, uri="file:///x"),
+        line(7.1, "coordinator", "resynchronised", member="a", step=5),
+        *told("a", (6, 7), 8, attempt=2),
+    )
+    assert rollbacks(found) == [(5, 5)]
+
+
+def test_while_anybody_goes_on_nobody_has_gone_back():
+    found = path(
+        *told("a", range(1, 9), 1),
+        *told("b", range(1, 4), 1.1),
+        *told("c", range(1, 4), 1.2),
+        *told("b", range(2, 8), 4.5, attempt=2),
+        *told("c", range(2, 7), 5.5, attempt=2),
+        *told("a", (5, 6), 11.5, attempt=2),
+    )
+    assert rollbacks(found) == [(4, 8)]
+
+
+def test_beginning_afresh_needs_no_word_of_what_was_restored():
+    found = path(*told("a", range(1, 4), 1), *told("a", range(1, 6), 8, attempt=2))
+    assert (rollbacks(found), list(found.remarks), list(found.breaks)) == ([(0, 3)], [], [])
+
+
 # --- differences ---------------------------------------------------------------------------------
 def digests(*texts, **more):
     return [line(n, "a", step=n, digest=text, **more) for n, text in enumerate(texts, 1)]
