@@ -17,7 +17,7 @@ SHORT = 0.25  # of the silence that a member is allowed
 
 def hold(stage: Stage) -> None:
     """Hold the drill."""
-    plan = stage.sized(Plan(steps=acts.steps(stage, 120)))
+    plan = stage.sized(Plan(steps=acts.steps(stage, 120), silence=1.0))
     stage.expect(
         Expected(timeline=TIMELINE, kinds=("lost", "spare-active"), detect=plan.silence + acts.SOON)
     )

@@ -86,7 +86,7 @@ class Plan:
     delta: bool = False
     busy: str = "wait"
     audit: str = "none"
-    silence: float = 1.0
+    silence: float = 2.0
     pace: float = 0.0
     auto: bool = True
     proxied: bool = False

@@ -91,7 +91,7 @@ def test_a_short_stop_evicts_nobody_and_a_long_one_does(tmp_path, clean):
         assert job.until(lambda what: what.kind == "lost", 20).text("why") == "silent"
         job.thaw("r1")
 
-    job = ran(tmp_path, Plan(steps=STEPS), hit)
+    job = ran(tmp_path, Plan(steps=STEPS, silence=1.0), hit)
     assert digests(job) == clean
     left = [seen for seen in job.seen if seen.what == "died" and seen.fields["member"] == "r1"]
     assert [seen.fields["code"] for seen in left] == [4]  # told to leave, when it came back
@@ -169,6 +169,18 @@ def test_a_slow_link_evicts_nobody_and_gets_less_work(tmp_path, clean):
     assert ("r2", "link") in {(w.text("member"), w.text("why")) for w in said(job, "slow")}
     shares = said(job, "reslot")[0].fields["shards"]
     assert shares["r2"] < shares["r0"]
+
+
+def test_a_slow_gpu_gets_less_work_and_the_bits_stay(tmp_path, clean):
+    def hit(job):
+        job.order("r1", "slow", seconds=0.02)
+
+    job = ran(tmp_path, Plan(steps=STEPS, replicas=3), hit)
+    assert digests(job) == clean
+    assert ("r1", "compute") in {(w.text("member"), w.text("why")) for w in said(job, "slow")}
+    shares = said(job, "reslot")[0].fields["shards"]
+    assert shares["r1"] < shares["r0"]
+    assert not said(job, "lost")
 
 
 def test_drop_batch_goes_on_with_what_is_left(tmp_path, clean):
