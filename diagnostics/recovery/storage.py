@@ -48,6 +48,12 @@ def saves(view: View) -> Mapping[str, Saves]:
     return found
 
 
+def removed(view: View) -> Mapping[str, float]:
+    """Return when each checkpoint was last said to be removed, by URI: who keeps the newest few."""
+    told = (what for what in view.faulted.of("ckpt") if what.text("phase") == "removed")
+    return {place(what.fields.get("uri")): what.at for what in told}
+
+
 def newest(told: Saves, until: float) -> tuple[float, int | None] | None:
     """Return the last save up to a time, None before the first."""
     at = bisect.bisect_right([at for at, _ in told], until)
@@ -64,6 +70,7 @@ def checkpoints(view: View) -> Claim:
     said = saves(view)
     found = reread(view)
     blind = [f for f in view.facts("checkpoint") if not place(f.fields.get("uri"))]
+    gone = removed(view)
     wrong, absent = [], []
     for uri, told in said.items():
         at, step = told[-1]
@@ -71,7 +78,7 @@ def checkpoints(view: View) -> Claim:
             continue
         if uri in found:
             wrong += _faults(view, uri, found[uri], step)
-        elif found or blind:
+        elif (found or blind) and gone.get(uri, at) <= at:
             absent.append(f"{uri or 'one without a URI'} was said to be committed, is not there")
     for uri, fact in found.items():
         if uri not in said and fact.fields.get("verifies") is True:

@@ -38,6 +38,16 @@ def test_a_checkpoint_that_is_not_there(good):
     fails(good, "checkpoints", "step-8 was said to be committed, is not there")
 
 
+def test_a_checkpoint_that_was_removed_and_said_so(good):
+    good.unsee("checkpoint", step=4).say(112.0, "r0", "ckpt", phase="removed", step=4, uri=STEP4)
+    assert str(good.claim("checkpoints").verdict) == "PASS"
+
+
+def test_a_checkpoint_that_was_written_again_after_it_was_removed(good):
+    good.unsee("checkpoint", step=8).say(104.0, "r0", "ckpt", phase="removed", step=8, uri=STEP8)
+    fails(good, "checkpoints", "step-8 was said to be committed, is not there")
+
+
 def test_a_checkpoint_of_another_step(good):
     good.resee("checkpoint", {"step": 7, "digest": ""}, step=8)
     fails(good, "checkpoints", "is of step 7, and was said to be of step 8")
