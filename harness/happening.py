@@ -17,7 +17,7 @@ LONGEST = 1 << 20  # bytes of a line; a step of a thousand sample ids is a hundr
 TRAINER: Mapping[str, str] = {
     "hello": "pid, rank, world: a process of the training command is there",
     "step": "step, loss, samples, participants?, digest?: a step is committed",
-    "ckpt": "phase (staged, committed, failed, skipped, removed), step, uri, seconds?: a checkpoint",
+    "ckpt": "phase (staged, committed, failed, skipped, removed), step, uri, seconds?",
     "restore": "step, uri, fields: state was taken from a checkpoint, or from peer:NAME",
     "fault": "what the trainer itself saw go wrong",
 }
