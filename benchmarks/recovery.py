@@ -48,7 +48,7 @@ def gap() -> tuple[float, float, float]:
         kill = time.monotonic()
         job.kill("r0")
         job.finish()
-        steps = committed(list(job.heard))
+        steps = committed(list(job.happenings))
     before = [what.at for what in steps if what.at < kill]
     after = [what for what in steps if what.at > kill]
     clean = statistics.median(b - a for a, b in itertools.pairwise(before[10:]))

@@ -26,13 +26,14 @@ from rackproof.harness.launch.crew import Crew, Note, Terms, nobody
 from rackproof.harness.launch.member import Member, Seen
 from rackproof.harness.launch.processes import Process
 from rackproof.harness.launch.tail import Tail
+from rackproof.harness.launch.waiting import NoOrders
 
 PATIENCE = 120.0  # s without a step; the first one waits for imports
 DEATH = 10.0  # s in which a signal must have been seen to work
 
 
 @dataclass(slots=True)
-class CommandJob:
+class CommandJob(NoOrders):
     """The job. Times are seconds; `steps` None: as many as the command makes.
 
     Each copy is started again at most `restarts` times by itself; with `auto` False only when it is
@@ -224,23 +225,6 @@ class CommandJob:
                 process, "RSDI", DEATH
             ):
                 self._crew.saw("thawed", member=member, pid=process.pid)
-
-    def order(self, member: str, what: str, **_how: Any) -> None:
-        """Raise DrillError: a command takes no orders."""
-        msg = f"{what!r} for {member}: only the reference training run (layer A) takes orders"
-        raise DrillError(msg)
-
-    def link(self, member: str, *, delay: float = 0.0, cut: bool = False) -> None:
-        """Raise DrillError: the ways between a command's processes are its own."""
-        what = "cut" if cut else f"delayed by {delay:g} s"
-        msg = f"the link of {member} cannot be {what}: only in the reference training run (layer A)"
-        raise DrillError(msg)
-
-    def gate(self, step: int | None) -> None:
-        """Raise DrillError where there is a step to hold at: a command goes at its own pace."""
-        if step is not None:
-            msg = f"a command does not hold at step {step}: only the reference training run does"
-            raise DrillError(msg)
 
     def replace(self, member: str, subject: str) -> None:
         """Go on at `subject` instead: the member's copy of the command is started again.

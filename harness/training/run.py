@@ -12,16 +12,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Self
 
 from rackproof.harness.checkpoint import commit
 from rackproof.harness.errors import DrillError
-from rackproof.harness.happening import Happening
 from rackproof.harness.launch import processes
 from rackproof.harness.launch.member import Member, Seen
 from rackproof.harness.launch.tail import Tail
+from rackproof.harness.launch.waiting import Waiting
 from rackproof.harness.training.dataset import DataSet
 from rackproof.harness.training.diary import FOLDER, Diary
 from rackproof.harness.training.plan import Plan
@@ -38,7 +38,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 RESTARTS = 8  # times that a coordinator is started again
 
 
-class LayerA:
+class LayerA(Waiting):
     """One run; a context manager, at whose end nothing of it is left."""
 
     layer = "A"
@@ -56,7 +56,7 @@ class LayerA:
         self.roster = Roster.of(self.folder, plan, placement or {})
         self.seen: list[Seen] = []
         self.tail = Tail(self.folder / FOLDER)
-        self._heard: list[Happening] = []
+        self.happenings = []
         self._step = 0
         self._ended = False
         self._attempts: dict[str, int] = {}
@@ -155,7 +155,7 @@ class LayerA:
 
     def _look(self) -> None:
         for what in self.tail.poll():
-            self._heard.append(what)
+            self.happenings.append(what)
             if what.kind == "step" and what.who == COORDINATOR:
                 self._step = max(self._step, what.number("step") or 0)
             self._ended = self._ended or what.kind == "ended"
@@ -184,7 +184,7 @@ class LayerA:
             pids = {name: child.pid for name, child in self._living.items()}
             instead = {
                 what.text("member"): what.text("instead")
-                for what in self._heard
+                for what in self.happenings
                 if what.kind == "spare-active"
             }
         found = []
@@ -197,51 +197,8 @@ class LayerA:
                 found.append(member)
         return found
 
-    @property
-    def heard(self) -> tuple[Happening, ...]:
-        """All that its processes said so far."""
-        with self._news:
-            return tuple(self._heard)
-
-    def committed(self) -> int:
-        """Return the newest step that the coordinator committed."""
-        with self._news:
-            return self._step
-
-    def reach(self, step: int, within: float = 60.0) -> None:
-        """Wait until `step` is committed; DrillError where the run stands still for so long."""
-        self._wait(lambda: self._step >= step, within, f"step {step}")
-
-    def until(self, what: Callable[[Happening], bool], within: float = 60.0) -> Happening | None:
-        """Wait for a happening, those that were included; None when it does not come in time."""
-        looked, end = 0, time.monotonic() + within
-        with self._news:
-            while True:
-                while looked < len(self._heard):
-                    looked += 1
-                    if what(self._heard[looked - 1]):
-                        return self._heard[looked - 1]
-                left = end - time.monotonic()
-                if left <= 0 or self._idle:
-                    return None
-                self._news.wait(left)
-
-    @property
-    def _idle(self) -> bool:
-        return COORDINATOR not in self._living
-
-    def _wait(self, done: Callable[[], bool], patience: float, goal: str) -> None:
-        last, since = self._step, time.monotonic()
-        with self._news:
-            while not done():
-                if self._step != last:
-                    last, since = self._step, time.monotonic()
-                if self._idle or time.monotonic() - since > patience:
-                    why = "its coordinator is gone" if self._idle else "no step is committed"
-                    logs = self.folder / "logs"
-                    msg = f"the run did not reach {goal}: after step {last} {why}; see {logs}"
-                    raise DrillError(msg)
-                self._news.wait(0.5)
+    def _gone(self) -> str:
+        return "" if COORDINATOR in self._living else "its coordinator is gone"
 
     def finish(self, within: float = 120.0) -> bool:
         """Wait for the end, while steps are committed at least every `within` seconds."""
@@ -258,7 +215,7 @@ class LayerA:
     @property
     def _working(self) -> bool:
         """Whether a process that the run still counts on is there; who was isolated is not."""
-        out = {what.text("member") for what in self._heard if what.kind == "isolated"}
+        out = {what.text("member") for what in self.happenings if what.kind == "isolated"}
         return any(name != PROXY and name not in out for name in self._living)
 
     # --- what is done to it ---------------------------------------------------------------------

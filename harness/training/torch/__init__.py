@@ -8,10 +8,13 @@ torchft drops the batch of a lost replica, so the best proof is L3: the bits of 
 membership that the run logged.
 """
 
+import time
 from importlib.util import find_spec
 
 from rackproof.harness.errors import DrillError
 
+BEGAN = time.monotonic()
+"""When a replica's process began, as good as: this is read before torch is."""
 MISSING = (
     "the layer torchft needs torch and torchft, which are not installed: "
     "pip install 'rackproof[torch]'"

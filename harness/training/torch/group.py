@@ -27,3 +27,12 @@ class Group(ProcessGroupGloo):  # type: ignore[misc] # typed as Any, torch insta
         """Note store_addr, replica_id, rank, world, QUORUM, group rank, group world, RANKS."""
         self.quorum, self.ranked = int(given[4]), [int(rank) for rank in given[7]]
         super().configure(*given, **named)
+
+    def leave(self, error: BaseException) -> None:
+        """Close our connections after an error, so that the others see it at once as well.
+
+        At three replicas and more one of them may wait for us, and not for who is gone. gloo closes
+        when nobody holds the group any more, and the frames of the error's traceback do.
+        """
+        error.__traceback__ = None
+        self.shutdown()

@@ -12,16 +12,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from rackproof.harness.errors import DrillError
-from rackproof.harness.happening import Happening
 from rackproof.harness.launch import processes
 from rackproof.harness.launch.kept import Kept
 from rackproof.harness.launch.member import Member, Seen
 from rackproof.harness.launch.tail import Tail
+from rackproof.harness.launch.waiting import NoOrders, Waiting
 from rackproof.harness.training.plan import Plan
 from rackproof.harness.training.torch import require_torch
 
@@ -33,7 +33,7 @@ RESTARTS = 8  # of one replica
 MODULE = "rackproof.harness.training.torch"
 
 
-class TorchftJob:
+class TorchftJob(NoOrders, Waiting):
     """One run; a context manager, at whose end nothing of it is left."""
 
     layer = "B"
@@ -51,7 +51,7 @@ class TorchftJob:
         self.placement = dict(placement or {})
         self.seen: list[Seen] = []
         self.problems: list[str] = []
-        self.happenings: list[Happening] = []
+        self.happenings = []
         self.tail = Tail(self.folder / "events")
         self._names = [f"r{number}" for number in range(plan.replicas)]
         self._attempts = dict.fromkeys(self._names, 0)
@@ -216,43 +216,9 @@ class TorchftJob:
                     found.append(Member(name, "replica", pid, subject))
             return found
 
-    def committed(self) -> int:
-        """Return the newest step that a replica committed."""
-        with self._news:
-            return self._step
-
-    def reach(self, step: int, within: float = 60.0) -> None:
-        """Wait until `step` is committed; DrillError where the run stands still for so long."""
-        self._wait(lambda: self._step >= step, within, f"step {step}")
-
-    def until(self, what: Callable[[Happening], bool], within: float = 60.0) -> Happening | None:
-        """Wait for a happening, those that were included; None when it does not come in time."""
-        looked, end = 0, time.monotonic() + within
-        with self._news:
-            while True:
-                while looked < len(self.happenings):
-                    looked += 1
-                    if what(self.happenings[looked - 1]):
-                        return self.happenings[looked - 1]
-                left = end - time.monotonic()
-                if left <= 0 or not self._running:
-                    return None
-                self._news.wait(left)
-
-    def _wait(self, done: Callable[[], bool], patience: float, goal: str) -> None:
-        last, since = self._step, time.monotonic()
-        with self._news:
-            while not done():
-                if self._step != last:
-                    last, since = self._step, time.monotonic()
-                idle = not self._running
-                if idle or time.monotonic() - since > patience:
-                    why = "no replica is left" if idle else "no step is committed"
-                    told = f" ({self.problems[0]})" if self.problems else ""
-                    logs = self.folder / "logs"
-                    msg = f"the run did not reach {goal}: after step {last} {why}{told}; see {logs}"
-                    raise DrillError(msg)
-                self._news.wait(0.5)
+    def _gone(self) -> str:
+        told = f" ({self.problems[0]})" if self.problems else ""
+        return "" if self._running else f"no replica is left{told}"
 
     def finish(self, within: float = 120.0) -> bool:
         """Wait for the end, while steps are committed at least every `within` seconds.
@@ -311,22 +277,6 @@ class TorchftJob:
         """SIGCONT it."""
         self._struck.pop(member, None)
         self._signal(member, signal.SIGCONT, "RSDI", "thawed")
-
-    def order(self, member: str, what: str, **_how: Any) -> None:
-        """Raise DrillError: these replicas take no orders."""
-        msg = f"{what!r} for {member}: only the reference training run (layer A) takes orders"
-        raise DrillError(msg)
-
-    def link(self, member: str, *, delay: float = 0.0, cut: bool = False) -> None:
-        """Raise DrillError: gloo connects the replicas directly."""
-        what = "cut" if cut else f"delayed by {delay:g} s"
-        msg = f"the link of {member} cannot be {what}: only in the reference training run (layer A)"
-        raise DrillError(msg)
-
-    def gate(self, step: int | None) -> None:
-        """Raise DrillError: torchft goes on as soon as it has its quorum."""
-        msg = f"a gate at step {step}: only the reference training run (layer A) has one"
-        raise DrillError(msg)
 
     def replace(self, member: str, subject: str) -> None:
         """Go on at `subject`: the replica is started again, unless it was since it was hit."""

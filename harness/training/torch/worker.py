@@ -19,13 +19,14 @@ from torch.distributed import ReduceOp
 
 from rackproof.harness.errors import DrillError
 from rackproof.harness.training.plan import Plan
-from rackproof.harness.training.torch import loopback
+from rackproof.harness.training.torch import BEGAN, loopback
 from rackproof.harness.training.torch.events import Events
 from rackproof.harness.training.torch.group import Group
 from rackproof.harness.training.torch.net import Net, samples
 from rackproof.harness.training.torch.store import Store
 
 PATIENCE, LINGER, PAUSE = 60.0, 60.0, 0.02  # seconds
+MARGIN = 0.2  # seconds over the time in which a lost replica still counts as there
 LAST = 5  # steps at the end that are for all, if the missing come in time
 FEWEST = 2.0  # seconds that a collective may take at least: a busy machine is no lost one
 
@@ -49,6 +50,9 @@ class Replica:
         self.epoch, self.before, self.until = -1, set[int](), 0.0
         self.met = self.healed = self.ending = self.idle = False
         signal.signal(signal.SIGTERM, self._told)
+        if attempt > 1:  # the others must have missed who we replace, or nobody would tell
+            over = BEGAN + plan.silence + MARGIN
+            threading.Event().wait(max(0.0, over - time.monotonic()))
         self.group = Group(timedelta(seconds=max(FEWEST, 5 * plan.silence)))
         self.healing = loopback.Healing(self.store.facts, self._take)
         self.manager = self._manager(environment["TORCHFT_LIGHTHOUSE"])
@@ -215,6 +219,8 @@ class Replica:
         why = self.manager.errored()
         if not self.manager.should_commit():
             said = str(why.original_exception) if why else "the vote failed"
+            if why:
+                self.group.leave(why.original_exception)
             self.tell("discarded", epoch=self.epoch, step=step, why=said[:200])
             return
         self.net.advance([rows[member, :-2] for member in members])

@@ -260,7 +260,7 @@ def test_without_a_hello_the_process_that_works_is_hit(job: Make, trainer: Train
 def test_a_command_holds_at_no_step(job: Make, trainer: Trainer) -> None:
     run = job(trainer(WELL))
     run.gate(None)
-    with pytest.raises(DrillError, match="a command does not hold at step 7"):
+    with pytest.raises(DrillError, match="nothing holds this run at step 7"):
         run.gate(7)
 
 

@@ -16,14 +16,14 @@ STEPS = 24
 def digests(job):
     """Return what the coordinator committed: step → digest."""
     found = {}
-    for what in job.heard:
+    for what in job.happenings:
         if what.kind == "step" and what.who == COORDINATOR:
             found.setdefault(what.number("step"), what.text("digest"))
     return found
 
 
 def said(job, kind):
-    return [what for what in job.heard if what.kind == kind]
+    return [what for what in job.happenings if what.kind == kind]
 
 
 def committed(job):
