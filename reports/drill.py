@@ -29,6 +29,7 @@ from rackproof.reports.drill_words import (
     proven,
     run_of,
     told,
+    unshown,
 )
 from rackproof.reports.terminal import PATIENCE, Page
 from rackproof.reports.words import counted
@@ -148,6 +149,8 @@ def conclusion(body: Mapping[str, Any], record: DrillRecord, file: TextIO) -> No
     _ledger(page, body)
     page.title("Proof")
     page.line(proven(body), indent="  ")
+    for level in unshown(body):
+        page.line(level, indent="  ", hang="    ")
     page.line(f"{record.head.expected.proof} was required, {record.head.expected.best} is the most"
               " that this drill can show", indent="  ")  # fmt: skip
     _planted(page, body)

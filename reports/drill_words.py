@@ -23,6 +23,7 @@ LAYERS: Mapping[str, str] = {
     "C": "a command",
 }
 COURSES: Mapping[str, str] = {
+    "rehearsal": "once, to count its steps",
     "clean1": "without a fault",
     "clean2": "without a fault, again",
     "faulted": "with the fault",
@@ -57,6 +58,16 @@ def proven(body: Mapping[str, Any]) -> str:
     return f"{level}, {PROOFS[level]}" if level in PROOFS else "no level of proof"
 
 
+def unshown(body: Mapping[str, Any]) -> list[str]:
+    """Return each level above the proof that was not shown, with the reason, lowest first."""
+    shown = list(PROOFS).index(body["proof"]) if body.get("proof") in PROOFS else -1
+    return [
+        f"{level['level']} was not shown: {level['message']}"
+        for level in body.get("proofs", ())
+        if level["level"] in PROOFS and list(PROOFS).index(level["level"]) > shown
+    ]
+
+
 def resumed_after(body: Mapping[str, Any]) -> float | None:
     """Return the seconds from the fault until training went on, None where it is not known."""
     first: dict[str, float] = {}
@@ -80,7 +91,11 @@ def headline(body: Mapping[str, Any]) -> str:
     after = resumed_after(body)
     text = f"{body['drill']}: {proven(body)}"
     text += f"; resumed {after:.2f} s after the fault" if after is not None else ";"
-    return f"{text.removesuffix(';')}, {counted(body['restarts'], 'restart')}"
+    text = f"{text.removesuffix(';')}, {counted(body['restarts'], 'restart')}"
+    steps = body["steps"]
+    if steps.get("from_nothing"):
+        text += f"; it began at step 1 again and lost all of {steps['lost']} steps"
+    return text
 
 
 def expectations(head: Head) -> list[str]:

@@ -128,7 +128,14 @@ def lost_steps(view: View) -> Claim:
     """Were no more committed steps undone than allowed?"""
     lost, most = view.path.lost, view.expected.lost_steps
     said = f"{lost} committed steps had to be done again, {most} allowed"
+    if from_nothing(view):
+        said += "; it began at step 1 again, with nothing of what it had done"
     return (broken if lost > most else holds)("lost-steps", said, "L1")
+
+
+def from_nothing(view: View) -> bool:
+    """Say whether a run went back to its very beginning though steps had been committed."""
+    return any(back.to < view.path.base for back in view.path.rollbacks)
 
 
 def kinds(view: View) -> Claim:

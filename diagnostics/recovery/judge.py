@@ -25,19 +25,24 @@ SCHEMA = "rackproof.drill/1"
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Steps: planned; committed and not undone; lost (undone); repeated; discarded attempts."""
+    """Steps: planned; committed and not undone; lost (undone); repeated; discarded attempts.
+
+    `from_nothing`: it went back to before its first step.
+    """
 
     planned: int
     committed: int
     lost: int
     repeated: int
     discarded: int
+    from_nothing: bool = False
 
-    def as_json(self) -> dict[str, int]:
+    def as_json(self) -> dict[str, int | bool]:
         """Return the contract's object."""
         return {
             "planned": self.planned, "committed": self.committed, "lost": self.lost,
             "repeated": self.repeated, "discarded": self.discarded,
+            "from_nothing": self.from_nothing,
         }  # fmt: skip
 
 
@@ -121,7 +126,7 @@ def judge(record: DrillRecord) -> Recovery:
         figures=figures(record.head, found.faulted.course, found.windows, path, book),
         steps=Steps(
             record.head.steps, len(path.steps), path.lost, path.repeated,
-            sum(1 for _ in found.faulted.of("discarded")),
+            sum(1 for _ in found.faulted.of("discarded")), expectations.from_nothing(found),
         ),
         restarts=found.restarts,
         fault_fired=found.fired,

@@ -61,12 +61,30 @@ def newest(told: Saves, until: float) -> tuple[float, int | None] | None:
 
 
 def reread(view: View) -> Mapping[str, Fact]:
-    """Return what was read again, by URI."""
-    return {uri: f for f in view.facts("checkpoint") if (uri := place(f.fields.get("uri")))}
+    """Return what was read again, by URI; not what lies where we do not look."""
+    return {
+        uri: fact
+        for fact in view.facts("checkpoint")
+        if (uri := place(fact.fields.get("uri"))) and fact.fields.get("looked") is not False
+    }
+
+
+def elsewhere(view: View) -> list[str]:
+    """Return what was not looked at, because of where it lies, and why."""
+    return [
+        f"{fact.fields.get('uri')} {fact.fields.get('problem')}"
+        for fact in view.facts("checkpoint")
+        if fact.fields.get("looked") is False
+    ]
 
 
 def checkpoints(view: View) -> Claim:
     """Does every checkpoint that was said to be committed verify, with the state of its step?"""
+    away = elsewhere(view)
+    return unknown("checkpoints", away[0], LOOK, "L2") if away else _checkpoints(view)
+
+
+def _checkpoints(view: View) -> Claim:
     said = saves(view)
     found = reread(view)
     blind = [f for f in view.facts("checkpoint") if not place(f.fields.get("uri"))]
@@ -169,6 +187,11 @@ def restores(view: View) -> Claim:
     taken = [w for w in view.faulted.of("restore") if not w.text("uri").startswith(PEER)]
     if not taken:
         return left_out("restores", "nothing was restored from a checkpoint", "L2")
+    away = elsewhere(view)
+    return unknown("restores", away[0], LOOK, "L2") if away else _restores(view, taken)
+
+
+def _restores(view: View, taken: Sequence[Happening]) -> Claim:
     found, told = reread(view), saves(view)
     each = [_Restore(view, what, found, told) for what in taken]
     wrong = [said for one in each for said in one.wrong()]

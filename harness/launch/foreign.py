@@ -35,17 +35,23 @@ WIDTHS = {
 """Bytes of an element, by the type names of the safetensors format."""
 
 
+class Elsewhere(CheckpointError):
+    """An address at which we do not look: it is no sign of anything."""
+
+
 def look(uri: str, roots: Sequence[Path], step: int = 0) -> dict[str, Any]:
     """Return the fact of a checkpoint: uri, step, verifies, digest, fields, tensors, problem."""
     found: dict[str, Any] = {
         "uri": uri, "tier": "", "step": step, "verifies": False, "digest": "", "fields": [],
-        "tensors": "", "problem": "",
+        "tensors": "", "problem": "", "looked": True,
     }  # fmt: skip
     try:
         path = place(uri, roots)
         if path.is_dir() and (path / "MANIFEST.json").is_file():
             return {**found, **_ours(path)}
         digest, tensors = _folder(path) if path.is_dir() else _file(path)
+    except Elsewhere as error:
+        return {**found, "looked": False, "problem": str(error)}
     except CheckpointError as error:
         return {**found, "problem": str(error)}
     except OSError as error:
@@ -57,11 +63,14 @@ def committed(said: Iterable[Happening], roots: Sequence[Path]) -> Iterator[dict
     """Yield a fact for each address at which a checkpoint was said to be committed.
 
     An address that was written more than once is looked at as what was said of it last, and one
-    that was said to be removed is not looked at.
+    that was said to be removed is not looked at. Nor did a trainer that was killed between a save
+    and its line say that it was committed: what was restored is looked at as well.
     """
     newest: dict[str, int] = {}
     for happening in said:
         step, uri = happening.number("step"), happening.text("uri")
+        if happening.kind == "restore" and uri and "peer:" not in uri:
+            newest.setdefault(uri, step or 0)
         if happening.kind != "ckpt" or not uri:
             continue
         if happening.text("phase") in {"committed", "removed"}:
@@ -80,7 +89,7 @@ def place(uri: str, roots: Sequence[Path]) -> Path:
     text = unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
     if "://" in text:
         msg = "lies on no disk of this machine, and is not of our own format"
-        raise CheckpointError(msg)
+        raise Elsewhere(msg)
     if not text or "\0" in text or not roots:
         msg = "no address"
         raise CheckpointError(msg)
@@ -88,7 +97,7 @@ def place(uri: str, roots: Sequence[Path]) -> Path:
     homes = [root.resolve() for root in roots]
     if not any(path.resolve().is_relative_to(home) for home in homes):
         msg = "lies outside RP_CKPT_URL and RP_RUN_DIR, and was not looked at"
-        raise CheckpointError(msg)
+        raise Elsewhere(msg)
     if path.is_symlink():
         msg = "is a link, which may lead to another place tomorrow"
         raise CheckpointError(msg)

@@ -31,6 +31,7 @@ def test_a_recovery_as_it_should_be_passes_at_the_highest_level(good):
     assert found.fault_fired
     assert found.steps.as_json() == {
         "planned": 12, "committed": 12, "lost": 0, "repeated": 0, "discarded": 0,
+        "from_nothing": False,
     }  # fmt: skip
 
 

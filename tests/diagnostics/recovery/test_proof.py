@@ -99,6 +99,15 @@ def test_a_last_step_without_a_digest_in_any_run_is_no_l4(telling_command):
     assert "the last step told no digest" in telling_command.claim("fault-free").message
 
 
+def test_without_digests_the_states_that_were_stored_last_tell_runs_apart(telling_command):
+    for course in ("clean1", "clean2", "faulted"):
+        telling_command.change("step", {"digest": None}, course=course)
+    assert telling_command.verdict("determinism") == "PASS"
+    assert telling_command.verdict("fault-free") == "UNKNOWN"
+    telling_command.resee("final", {"digest": "cd" * 32}, course="faulted")
+    assert telling_command.verdict("fault-free") == "FAIL"
+
+
 def test_checkpoints_of_a_command_are_held_against_those_without_the_fault(telling_command):
     for course, text in (("clean1", ODD), ("clean2", ODD), ("faulted", OTHER)):
         telling_command.change("step", {"digest": None}, course=course, step=8)

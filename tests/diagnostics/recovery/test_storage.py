@@ -43,6 +43,12 @@ def test_a_checkpoint_that_was_removed_and_said_so(good):
     assert str(good.claim("checkpoints").verdict) == "PASS"
 
 
+def test_a_checkpoint_that_lies_where_we_do_not_look_is_unknown(good):
+    good.resee("checkpoint", {"verifies": False, "looked": False, "problem": "on s3"}, step=8)
+    assert str(good.claim("checkpoints").verdict) == "UNKNOWN"
+    assert "on s3" in good.claim("checkpoints").message
+
+
 def test_a_checkpoint_that_was_written_again_after_it_was_removed(good):
     good.unsee("checkpoint", step=8).say(104.0, "r0", "ckpt", phase="removed", step=8, uri=STEP8)
     fails(good, "checkpoints", "step-8 was said to be committed, is not there")
