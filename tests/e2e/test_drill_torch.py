@@ -142,15 +142,3 @@ def test_a_script_under_torchrun_is_proven_bit_for_bit(project):
     assert body["layer"] == "C"
     assert body["restarts"] == 1
     assert body["steps"]["committed"] == 40
-
-
-def test_a_script_that_torchrun_does_not_heal_is_started_again(project):
-    command = "torchrun --standalone --nproc-per-node 2 train_torchrun.py"
-    code, body = drill(
-        project,
-        *"gpu-loss --seed 4 --steps 30 --replicas 1 --require L4 --out run --json --".split(),
-        *command.split(), "--steps", "30",
-        GLOO_SOCKET_IFNAME="lo",
-    )  # fmt: skip
-    assert (code, body["verdict"], body["proof"]) == (0, "PASS", "L4"), failed(body)
-    assert body["restarts"] == 1
