@@ -1,12 +1,14 @@
 """What several drills do: wait for a checkpoint, lose all of a job, draw whom it hits."""
 
+from dataclasses import replace
+
 from rackproof.diagnostics.drills.base import Job, Stage
 from rackproof.diagnostics.recovery.record import TIMELINE, Expected
 from rackproof.harness.errors import DrillError
 from rackproof.harness.happening import Happening
 from rackproof.harness.training.plan import Plan
 
-SOON = 5.0
+SOON = 20.0
 """Seconds within which a fault must be seen and got over, on a machine that has other work too; how
 fast it is on a quiet one is what benchmarks/recovery.py shows."""
 PACE = 0.015
@@ -39,6 +41,11 @@ def moment(stage: Stage, plan: Plan) -> int:
 def gate(plan: Plan) -> int:
     """Return the step at which a run waits until telemetry has had its say: near the end."""
     return plan.steps - max(2, plan.steps // 5)
+
+
+def gated(plan: Plan) -> Plan:
+    """Return the plan with its gate: it stands before the run begins, however slow the watch is."""
+    return replace(plan, gate=gate(plan))
 
 
 def replicas(job: Job) -> list[str]:

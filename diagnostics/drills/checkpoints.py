@@ -56,7 +56,7 @@ def _back(stage: Stage, plan: Plan, harm_: "_Harm", **more: Any) -> None:
     """Run until some checkpoints are there, do the harm, lose the job, and let it go back."""
     stage.expect(_expected(plan, **more))
     stage.clean(plan)
-    with stage.run(plan) as job:
+    with stage.run(acts.gated(plan)) as job:
         acts.stored(job, harm_.kept * plan.every)
         job.reach(harm_.kept * plan.every + stage.draw.randint(1, plan.every - 2))
         for member in acts.replicas(job):
@@ -66,6 +66,7 @@ def _back(stage: Stage, plan: Plan, harm_: "_Harm", **more: Any) -> None:
         stage.note("injected", fault=harm_.name, what=what, damages=damages)
         stage.fact("fired", fault=harm_.name, fired=1, done=what)
         acts.lose_all(job)
+        job.gate(None)
         job.finish()
 
 
@@ -74,7 +75,7 @@ def torn_checkpoint(stage: Stage) -> None:
     plan = _plan(stage)
     stage.expect(_expected(plan))
     stage.clean(plan)
-    with stage.run(plan) as job:
+    with stage.run(acts.gated(plan)) as job:
         acts.stored(job, plan.every)
         writer = acts.replicas(job)[0]
         after = stage.draw.randrange(OPERATIONS)
@@ -82,6 +83,7 @@ def torn_checkpoint(stage: Stage) -> None:
         died = job.until(lambda what: what.kind == "lost" and what.text("member") == writer)
         stage.fact("fired", fault="torn-checkpoint", fired=int(died is not None), after=after)
         acts.lose_all(job)
+        job.gate(None)
         job.finish()
 
 
@@ -123,7 +125,7 @@ def disk_full(stage: Stage) -> None:
     plan = _plan(stage)
     stage.expect(_expected(plan))
     stage.clean(plan)
-    with stage.run(plan) as job:
+    with stage.run(acts.gated(plan)) as job:
         acts.stored(job, plan.every)
         writer = acts.replicas(job)[0]
         job.order(writer, "storage", breaks="full", under=str(_tier(job)))
@@ -134,6 +136,7 @@ def disk_full(stage: Stage) -> None:
             raise DrillError(msg)
         job.reach((failed.number("step") or 0) + 2)
         acts.lose_all(job)
+        job.gate(None)
         job.finish()
 
 
@@ -147,14 +150,15 @@ def slow_tier(stage: Stage) -> None:
         )
     )
     stage.clean(plan)
-    with stage.run(plan) as job:
+    with stage.run(acts.gated(plan)) as job:
         acts.stored(job, plan.every)
         writer = acts.replicas(job)[0]
         job.order(writer, "storage", breaks="slow", under=str(_tier(job, "far")), seconds=0.05)
         began = time.monotonic()
-        job.reach(4 * plan.every)
+        job.reach(3 * plan.every)
         stage.fact("fired", fault="slow-tier", fired=1, seconds=time.monotonic() - began)
         job.order(writer, "storage", breaks="")
+        job.gate(None)
         job.finish()
 
 

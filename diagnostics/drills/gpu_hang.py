@@ -22,7 +22,7 @@ def hold(stage: Stage) -> None:
         Expected(timeline=TIMELINE, kinds=("lost", "spare-active"), detect=plan.silence + acts.SOON)
     )
     stage.clean(plan)
-    with stage.run(plan) as job:
+    with stage.run(acts.gated(plan)) as job:
         step = acts.moment(stage, plan)
         job.reach(step)
         name = acts.victim(stage, job)
@@ -39,6 +39,7 @@ def hold(stage: Stage) -> None:
             job.thaw(name)
         else:
             stage.fact("fired", fault="short-stop", fired=1, survived=False)
+        job.gate(None)
         job.finish()
 
 

@@ -36,8 +36,7 @@ def hold(stage: Stage) -> None:
     plan = stage.sized(Plan(steps=acts.steps(stage, 200), every=25, pace=acts.PACE, auto=False))
     stage.expect(OWN)
     stage.clean(plan)
-    with stage.run(plan) as job, stage.watch(job):
-        job.gate(acts.gate(plan))
+    with stage.run(acts.gated(plan)) as job, stage.watch(job):
         job.reach(stage.draw.randint(1, acts.gate(plan) - 5))
         acts.pause(stage, job)
         name = acts.victim(stage, job)

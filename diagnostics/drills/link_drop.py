@@ -34,8 +34,7 @@ def hold(stage: Stage) -> None:
         )
     )
     stage.clean(plan)
-    with stage.run(plan) as job, stage.watch(job):
-        job.gate(acts.gate(plan))
+    with stage.run(acts.gated(plan)) as job, stage.watch(job):
         job.reach(acts.moment(stage, plan) // 2)
         name = acts.victim(stage, job)
         stage.plant(f"nvlink-down@{stage.place(job, name)}/link{stage.draw.randrange(4):02d}")

@@ -20,10 +20,11 @@ def coordinator_loss(stage: Stage) -> None:
         )
     )
     stage.clean(plan)
-    with stage.run(plan) as job:
+    with stage.run(acts.gated(plan)) as job:
         job.reach(acts.moment(stage, plan))
         acts.pause(stage, job)
         job.kill("coordinator")
+        job.gate(None)
         job.finish()
 
 
@@ -35,7 +36,7 @@ def double_fault(stage: Stage) -> None:
     both = Expected(proof="L1", timeline=("fault", "resumed"), restarts=2, lost_steps=plan.steps)
     stage.expect(wanted if own else acts.TORCHFT if stage.layer == "B" else both)
     stage.clean(plan)
-    with stage.run(plan) as job:
+    with stage.run(acts.gated(plan) if own else plan) as job:
         step = acts.moment(stage, plan)
         job.reach(step)
         job.kill(acts.victim(stage, job))
@@ -46,6 +47,7 @@ def double_fault(stage: Stage) -> None:
         else:
             job.reach(min(step + 2, plan.steps - 1))
             job.kill(acts.victim(stage, job))
+        job.gate(None)
         job.finish()
 
 
@@ -56,13 +58,14 @@ def bad_spare(stage: Stage) -> None:
         Expected(timeline=TIMELINE, kinds=("refused", "spare-active"), unseen=("restarted",))
     )
     stage.clean(plan)
-    with stage.run(plan) as job:
+    with stage.run(acts.gated(plan)) as job:
         job.order("s0", "wrong-state")
         job.reach(acts.moment(stage, plan))
         job.kill(acts.victim(stage, job))
         found = job.until(lambda what: what.kind == "refused", within=30.0)
         hit = found is not None and found.text("member") == "s0"
         stage.fact("fired", fault="wrong-state", fired=int(hit))
+        job.gate(None)
         job.finish()
 
 

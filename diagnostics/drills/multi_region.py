@@ -30,9 +30,10 @@ def hold(stage: Stage) -> None:
         )
     )
     stage.clean(plan)
-    with stage.run(plan) as job:
+    with stage.run(acts.gated(plan)) as job:
         job.reach(acts.moment(stage, plan))
         job.kill(acts.victim(stage, job))
+        job.gate(None)
         job.finish()
 
 

@@ -35,11 +35,12 @@ def hold(stage: Stage) -> None:
         )
     )
     stage.clean(plan)
-    with stage.run(plan) as job:
+    with stage.run(acts.gated(plan)) as job:
         stage.note("injected", fault="nan-shard", shard=shard)
         found = job.until(lambda what: what.kind == "quarantine")
         hit = found is not None and found.number("shard") == shard
         stage.fact("fired", fault="nan-shard", fired=int(hit))
+        job.gate(None)
         job.finish()
 
 

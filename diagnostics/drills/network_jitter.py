@@ -33,7 +33,7 @@ def hold(stage: Stage) -> None:
         )
     )
     stage.clean(plan)
-    with stage.run(plan) as job:
+    with stage.run(acts.gated(plan)) as job:
         step = acts.moment(stage, plan)
         job.reach(step)
         far = [each.name for each in job.members() if each.region == REGIONS[1]]
@@ -42,6 +42,7 @@ def hold(stage: Stage) -> None:
         job.reach(step + SPIKE)
         for name in far:
             job.link(name, delay=0.0)
+        job.gate(None)
         job.finish()
 
 

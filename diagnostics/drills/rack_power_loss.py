@@ -39,8 +39,7 @@ def hold(stage: Stage) -> None:
         )
     )
     stage.clean(plan)
-    with stage.run(plan) as job, stage.watch(job):
-        job.gate(acts.gate(plan))
+    with stage.run(acts.gated(plan)) as job, stage.watch(job):
         job.reach(acts.moment(stage, plan) // 2)
         stage.plant(*outage(stage.spec, trays_of(stage.spec, 0)))
         for name in dark(job):

@@ -29,8 +29,7 @@ def hold(stage: Stage) -> None:
         )
     )
     stage.clean(plan)
-    with stage.run(plan) as job, stage.watch(job):
-        job.gate(acts.gate(plan))
+    with stage.run(acts.gated(plan)) as job, stage.watch(job):
         job.reach(acts.moment(stage, plan) // 2)
         name = acts.victim(stage, job)
         stage.plant(f"sm-sdc@{stage.place(job, name)}")

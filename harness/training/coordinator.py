@@ -51,7 +51,7 @@ class Coordinator:
         self.instead: dict[str, str] = {}
         self.round: Round | None = None
         self.handover = Handover(self)
-        self.gate = math.inf  # the step after which none is begun, until told otherwise
+        self.gate = roster.plan.gate or math.inf  # no step after it is begun, until told otherwise
         self.fresh = True
         self.over = False
         self.code = 0

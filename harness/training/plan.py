@@ -62,7 +62,8 @@ class Plan:
     replicas. `regions` are dealt out in turn to replicas and spares; those `elsewhere` have no GPU
     in the rack that is watched. `audit` recomputes no, one or all micro-shards of a step on another
     replica. A member that says nothing for `silence` is lost.
-    `pace` is the least time of a step, as if it waited for data.
+    `pace` is the least time of a step, as if it waited for data. No step after `gate` is begun
+    until the job is told so (0: there is none).
     `tiers` are checkpoint tiers, each ``NAME=URL``; `auto` puts a spare in a lost replica's place
     at once, without waiting to be told. `proxied` leads members' connections through a proxy that
     can be slowed or cut. `defect` is a planted mistake of the trainer, for negative controls:
@@ -88,6 +89,7 @@ class Plan:
     audit: str = "none"
     silence: float = 2.0
     pace: float = 0.0
+    gate: int = 0
     auto: bool = True
     proxied: bool = False
     threads: int = 1
