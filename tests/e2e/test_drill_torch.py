@@ -86,7 +86,7 @@ def test_more_than_a_dropped_batch_can_show_is_refused(module, tmp_path):
 
 def control(folder, **more):
     """Hold gpu-loss under torchft with a trainer that does something wrong; no fault-free runs."""
-    plan = Plan(steps=30, mode="drop-batch", **more)
+    plan = Plan(steps=40, mode="drop-batch", pace=0.05, **more)
 
     def body(stage):
         stage.expect(acts.TORCHFT)

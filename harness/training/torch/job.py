@@ -256,6 +256,7 @@ class TorchftJob(NoOrders, Waiting):
             if not processes.send(process, signal.SIGKILL) or not processes.gone(process, DEATH):
                 msg = f"{member}: process {process.pid} could not be killed"
                 raise DrillError(msg)
+            self._running[member].await_code(DEATH)  # its keeper may hear of it later than we
             self._look()
             self._news.notify_all()
 

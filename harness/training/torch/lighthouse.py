@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from rackproof.harness.training.torch import require_torch
 
 HOST = "127.0.0.1"
+JOIN = 20_000  # ms that who still has a heartbeat is waited for: slow is not lost
 
 
 def server_class() -> Any:
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
     server = made(
         bind=f"{HOST}:0",
         min_replicas=1,
-        join_timeout_ms=100,
+        join_timeout_ms=JOIN,
         quorum_tick_ms=10,
         heartbeat_timeout_ms=max(1, round(asked.silence * 1000)),
     )
