@@ -37,7 +37,7 @@ def hold(stage: Stage) -> None:
     stage.expect(OWN)
     stage.clean(plan)
     with stage.run(acts.gated(plan)) as job, stage.watch(job):
-        job.reach(stage.draw.randint(1, acts.gate(plan) - 5))
+        job.reach(stage.draw.randint(1, max(1, acts.gate(plan) - 5)))
         acts.pause(stage, job)
         name = acts.victim(stage, job)
         stage.plant(f"gpu-lost@{stage.place(job, name)}")
