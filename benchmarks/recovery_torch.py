@@ -73,7 +73,9 @@ def torchft_gap() -> Gap | None:
     """Return the gap of two replicas under torchft, heartbeat one second; None without torch."""
     if missing():
         return None
-    plan = Plan(seed=1, steps=STEPS, replicas=2, every=STEPS, mode="drop-batch", pace=0.01)
+    plan = Plan(
+        seed=1, steps=STEPS, replicas=2, every=STEPS, mode="drop-batch", pace=0.01, silence=1.0
+    )
     with tempfile.TemporaryDirectory() as folder, TorchftJob(plan, Path(folder)) as job:
         job.reach(KILL)
         struck = time.monotonic()

@@ -25,7 +25,7 @@ TORCHFT = Expected(
 )
 """What must hold of torchft when replicas are lost: nobody goes back, and each is healed by a peer.
 It drops the batch of who is missing, so the states are those of a replay, not of a fault-free run.
-A lost replica is missed one or two seconds after its heartbeat; the rest is for a busy machine."""
+A lost replica is missed when its heartbeat is two seconds old; the rest is for a busy machine."""
 
 
 def steps(stage: Stage, usual: int) -> int:
