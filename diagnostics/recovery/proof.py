@@ -273,7 +273,8 @@ def levels(view: View, claims: Sequence[Claim]) -> list[Level]:
         first = next((claim for claim in own if claim.id == DECIDES.get(name)), None)
         bad = any(claim.verdict is Verdict.FAIL for claim in own)
         if first is not None and first.verdict is Verdict.SKIP and not bad:
-            found.append(Level(name, Verdict.SKIP, first.message))
+            asked = view.head.plan.get("require") == name  # in so many words, so silence is no pass
+            found.append(Level(name, Verdict.UNKNOWN if asked else Verdict.SKIP, first.message))
             continue
         below = next((each for each in found if each.verdict in _SHORT), None)
         verdict = roll_up(claim.verdict for claim in own)

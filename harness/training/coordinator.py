@@ -25,7 +25,15 @@ from rackproof.harness.training import wire
 from rackproof.harness.training.data import DataSet, DataState
 from rackproof.harness.training.diary import Diary
 from rackproof.harness.training.handover import Handover
-from rackproof.harness.training.places import ACTIVE, JOINING, OUT, WAITING, Place, Places
+from rackproof.harness.training.places import (
+    ACTIVE,
+    JOINING,
+    OUT,
+    WAITING,
+    Place,
+    Places,
+    of_socket,
+)
 from rackproof.harness.training.replica import DATA
 from rackproof.harness.training.roster import ADDRESS, Roster, write_whole
 from rackproof.harness.training.round import Round
@@ -107,9 +115,7 @@ class Coordinator:
         elif what in self._strangers:
             self._greet(what)
         else:
-            place = next(
-                (p for p in self.places.all.values() if p.line and p.line.socket is what), None
-            )
+            place = of_socket(self.places, what)
             if place is not None:
                 self._hear(place, mask)
 

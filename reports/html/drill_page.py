@@ -26,7 +26,6 @@ from rackproof.reports.words import counted
 MOST_ROWS = 200
 MOST_PROBLEMS = 50
 CHECK_COMMAND = "sha256sum drill.jsonl"
-ROLES: Mapping[str, str] = {"r": "replica", "s": "hot spare"}
 
 
 @dataclass(frozen=True, slots=True)

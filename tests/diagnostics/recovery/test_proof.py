@@ -133,6 +133,15 @@ def test_last_states_that_differ_without_a_fault_do_too(telling_command):
     assert telling_command.judge().proof == "L2"
 
 
+@pytest.mark.parametrize("level", ["L3", "L4"])
+def test_a_level_that_was_asked_for_and_does_not_apply_is_no_pass(telling_command, level):
+    telling_command.change("step", {"digest": ODD}, course="clean2", step=12)
+    assert str(telling_command.judge().verdict) == "PASS"
+    telling_command.plan(require=level).expect(proof=level)
+    found = telling_command.judge()
+    assert (str(found.verdict), found.proof) == ("UNKNOWN", "L2")
+
+
 def test_where_l4_was_insisted_on_that_is_unknown(telling_command):
     telling_command.change("step", {"digest": ODD}, course="clean2", step=12).plan(require="L4")
     assert telling_command.verdict("determinism") == "UNKNOWN"
