@@ -36,6 +36,7 @@ DEATH = 10.0  # s in which a signal must have been seen to work
 class CommandJob(NoOrders):
     """The job. Times are seconds; `steps` None: as many as the command makes.
 
+    A copy that goes on after `steps`, or that tells its steps again and again, is ended for good.
     Each copy is started again at most `restarts` times by itself; with `auto` False only when it is
     told to. A copy that makes no step for `patience` (None: two minutes) is taken for hung. SIGTERM
     gets `grace` before SIGKILL. `url`: where checkpoints belong (default: folder/checkpoints).
@@ -80,7 +81,8 @@ class CommandJob(NoOrders):
         patience = PATIENCE if self.patience is None else self.patience
         times = (self.restarts, patience, self.grace, self.auto)
         tail = Tail(self.folder / EVENTS, strict=True)
-        self._crew = Crew(copies, tail, Terms(*times, self.note, self.fact), self.placement)
+        terms = Terms(*times, self.note, self.fact, self.steps)
+        self._crew = Crew(copies, tail, terms, self.placement)
 
     def __enter__(self) -> Self:
         """Start every copy; DrillError where one cannot be, and then none is left."""

@@ -80,6 +80,9 @@ class Greeting:
 class Copy:
     """One copy. `said`: the newest step of each speaker in this attempt; `heard`: when it made one.
 
+    `furthest`: its newest step of all, and how many each speaker told since it came: `repeats`;
+    `beyond`: when, in this attempt, it told a step that was not planned any more (0: it did not).
+
     `struck`: when a drill hit a member; `renewed`: ranks that the launcher has replaced, until that
     is all of them; `steps` made in this attempt, `ever` in all; `again`: how often we started it
     again without being told; `why` it will not be started again.
@@ -97,6 +100,9 @@ class Copy:
     heard: float = 0.0
     steps: int = 0
     ever: int = 0
+    furthest: int = 0
+    repeats: dict[str, int] = field(default_factory=dict)
+    beyond: float = 0.0
     code: int | None = None
     why: str = ""
     again: int = 0
@@ -131,6 +137,7 @@ class Copy:
         self.attempt += 1
         self.ranks, self.said, self.renewed = {}, {}, set()
         self.steps = self._hellos = 0
+        self.repeats, self.beyond = {}, 0.0
         self.code, self.why = None, ""
         order = self.order
         events, log = (path(self.index, self.attempt) for path in (order.events, order.log))

@@ -23,6 +23,9 @@ HEAL = 10.0  # s in which a launcher may replace a lost rank by itself, before i
 CRASHED = 1.0  # s that processes of a command get, at most, which has ended with an error itself
 EVERY = 0.02  # s between two looks at what a command says
 TOO_MUCH = 1 << 30  # bytes of output of one start
+OVER = 10.0  # s that a command gets to end after it has told a step beyond its last
+ROUNDS = 10  # times all steps may be told again without a further one
+FEW = 100  # steps that may always be told again
 DRILL = "drill"  # who speaks where the job itself does
 SHOWN = 100  # problems that are told
 
@@ -43,6 +46,7 @@ class Terms:
     auto: bool = True
     note: Note = nobody
     fact: Note = nobody
+    last: int | None = None
 
 
 @dataclass(slots=True)
@@ -100,6 +104,13 @@ class Crew:
             elif self.tail.full or copy.wrote() > TOO_MUCH:
                 self.stop(copy, 0.0)
                 self._fail(copy, "wrote more than can be kept")
+            elif copy.beyond and time.monotonic() - copy.beyond > OVER:
+                self.stop(copy, self.terms.grace)
+                told = f"step {self.newest} was told, and {self.terms.last} were planned"
+                self._fail(copy, f"went on after its last step: {told}")
+            elif max(copy.repeats.values(), default=0) > ROUNDS * self.newest + FEW:
+                self.stop(copy, self.terms.grace)
+                self._fail(copy, f"told its steps again and again, and none after {self.newest}")
 
     # --- what is said ---------------------------------------------------------------------------
 
@@ -136,6 +147,13 @@ class Crew:
         copy.steps += 1
         copy.ever += 1
         copy.heard = time.monotonic()
+        if self.terms.last is not None and step > self.terms.last:
+            copy.beyond = copy.beyond or copy.heard
+        if step > copy.furthest:
+            copy.furthest = step
+            copy.repeats.clear()
+        else:
+            copy.repeats[happening.who] = copy.repeats.get(happening.who, 0) + 1
         self.newest = max(self.newest, step)
 
     def _greeted(self, copy: Copy, hello: Happening) -> None:
