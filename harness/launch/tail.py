@@ -25,6 +25,7 @@ MOST = 1 << 20  # happenings that are kept of one run
 BYTES = 1 << 28  # of all lines that are kept of one run
 FILES = 4096  # files that are read; further ones are told
 EARLY, LATE = 5.0, 0.05  # s: how much a clock may be before our first look, and after the last
+FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 RANK = re.compile(r"rank[0-9]{1,6}")
 
 
@@ -64,12 +65,13 @@ class Tail:
         """Return what was written since the last call; nothing where the folder is not there."""
         found: list[Happening] = []
         try:
-            names = sorted(entry.name for entry in os.scandir(self.folder))
+            with os.scandir(self.folder) as there:
+                entries = sorted(there, key=lambda entry: entry.name)
         except OSError:
             return found
-        for name in names:
-            if name.endswith(".jsonl"):
-                found += self._grown(name)
+        for entry in entries:
+            if entry.name.endswith(".jsonl"):
+                found += self._grown(entry)
         return found
 
     def drain(self) -> list[Happening]:
@@ -85,7 +87,8 @@ class Tail:
     def _read_so_far(self) -> int:
         return sum(file.offset for file in self._files.values())
 
-    def _grown(self, name: str) -> list[Happening]:
+    def _grown(self, entry: os.DirEntry[str]) -> list[Happening]:
+        name = entry.name
         file = self._files.get(name)
         if file is None:
             if len(self._files) >= FILES:
@@ -97,25 +100,25 @@ class Tail:
             named = stem and number.isdecimal() and len(number) < 10  # noqa: PLR2004 - digits
             who, attempt = (stem, int(number)) if named else (name, 1)
             file = self._files[name] = _File(who, attempt)
-        block = self._read(self.folder / name, file)
+        block = self._read(entry, file)
         return [] if not block else list(self._lines(name, file, block))
 
-    def _read(self, path: Path, file: _File) -> bytes:
+    def _read(self, entry: os.DirEntry[str], file: _File) -> bytes:
         try:
-            seen = path.lstat()
+            seen = entry.stat(follow_symlinks=False)
             if not stat.S_ISREG(seen.st_mode):
                 if not file.told:
                     file.told = True
-                    self._complain(f"{path.name}: is no regular file")
+                    self._complain(f"{entry.name}: is no regular file")
                 return b""
             if seen.st_size < file.offset or file.inode not in (0, seen.st_ino):
-                self._complain(f"{path.name}: was written anew; what stood there is counted")
+                self._complain(f"{entry.name}: was written anew; what stood there is counted")
                 file.offset, file.rest, file.skipping = 0, b"", False
             file.inode = seen.st_ino
             if seen.st_size <= file.offset:
                 return b""
             # Between the look and the opening it may have become something else.
-            opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            opened = os.open(entry.path, FLAGS)
             try:
                 block = os.pread(opened, BLOCK, file.offset)
             finally:
@@ -123,7 +126,7 @@ class Tail:
         except OSError as error:
             if not file.told:
                 file.told = True
-                self._complain(f"{path.name}: cannot be read ({error.strerror})")
+                self._complain(f"{entry.name}: cannot be read ({error.strerror})")
             return b""
         file.offset += len(block)
         return block
