@@ -81,8 +81,9 @@ class CommandJob(NoOrders):
         patience = PATIENCE if self.patience is None else self.patience
         times = (self.restarts, patience, self.grace, self.auto)
         tail = Tail(self.folder / EVENTS, strict=True)
-        terms = Terms(*times, self.note, self.fact, self.steps)
-        self._crew = Crew(copies, tail, terms, self.placement)
+        self._crew = Crew(
+            copies, tail, Terms(*times, self.note, self.fact, self.steps), self.placement
+        )
 
     def __enter__(self) -> Self:
         """Start every copy; DrillError where one cannot be, and then none is left."""

@@ -80,12 +80,11 @@ class Greeting:
 class Copy:
     """One copy. `said`: the newest step of each speaker in this attempt; `heard`: when it made one.
 
-    `furthest`: its newest step of all, and how many each speaker told since it came: `repeats`;
-    `beyond`: when, in this attempt, it told a step that was not planned any more (0: it did not).
-
+    `ever`: how many it made; `furthest`: the newest of all; `repeats`: how many each speaker told
+    since that one came; `beyond`: when this attempt told one that was not planned (0: it did not).
     `struck`: when a drill hit a member; `renewed`: ranks that the launcher has replaced, until that
-    is all of them; `steps` made in this attempt, `ever` in all; `again`: how often we started it
-    again without being told; `why` it will not be started again.
+    is all of them; `again`: how often we started it again without being told; `why` it will not be
+    started again.
     """
 
     index: int
@@ -98,7 +97,6 @@ class Copy:
     renewed: set[str] = field(default_factory=set)
     began: float = 0.0
     heard: float = 0.0
-    steps: int = 0
     ever: int = 0
     furthest: int = 0
     repeats: dict[str, int] = field(default_factory=dict)
@@ -136,8 +134,7 @@ class Copy:
         """Start the command, as the next attempt; DrillError where that cannot be."""
         self.attempt += 1
         self.ranks, self.said, self.renewed = {}, {}, set()
-        self.steps = self._hellos = 0
-        self.repeats, self.beyond = {}, 0.0
+        self.repeats, self.beyond, self._hellos = {}, 0.0, 0
         self.code, self.why = None, ""
         order = self.order
         events, log = (path(self.index, self.attempt) for path in (order.events, order.log))

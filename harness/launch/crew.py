@@ -108,9 +108,9 @@ class Crew:
                 self.stop(copy, self.terms.grace)
                 told = f"step {self.newest} was told, and {self.terms.last} were planned"
                 self._fail(copy, f"went on after its last step: {told}")
-            elif max(copy.repeats.values(), default=0) > ROUNDS * self.newest + FEW:
+            elif max(copy.repeats.values(), default=0) > ROUNDS * copy.furthest + FEW:
                 self.stop(copy, self.terms.grace)
-                self._fail(copy, f"told its steps again and again, and none after {self.newest}")
+                self._fail(copy, f"told its steps again and again, and none after {copy.furthest}")
 
     # --- what is said ---------------------------------------------------------------------------
 
@@ -144,7 +144,6 @@ class Crew:
             copy.backwards = True
             self.say(f"{happening.who}: step {step} after step {before}, without a restore")
         copy.said[happening.who] = step
-        copy.steps += 1
         copy.ever += 1
         copy.heard = time.monotonic()
         if self.terms.last is not None and step > self.terms.last:

@@ -154,6 +154,84 @@ def test_one_that_ignores_sigterm(job: Make, trainer: Trainer) -> None:
     assert seen(run, "died")[0]["code"] == -signal.SIGKILL
 
 
+ENDLESS = {
+    "prints, and makes no step": "while :; do echo working; sleep 0.01; done",
+    "sleeps and ignores SIGTERM": "trap '' TERM; while :; do sleep 1000; done",
+    "stops itself": "kill -STOP $$; sleep 1000",
+    "waits for a line that never comes": "mkfifo $RP_RUN_DIR/in; read line <$RP_RUN_DIR/in",
+    "leaves its output open": "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 1000' &); "
+    "sleep 1000",
+}
+
+
+@pytest.mark.parametrize("pattern", ["", r"step (?P<step>\d+)"], ids=["", "log-regex"])
+@pytest.mark.parametrize("script", ENDLESS.values(), ids=ENDLESS.keys())
+def test_one_that_would_never_end_is_ended(job: Make, script: str, pattern: str) -> None:
+    with job(["sh", "-c", script], patience=0.3, grace=0.2, log_regex=pattern) as run:
+        assert not run.finish(1e9)
+    assert "replica0 made no step for 0.3 s" in run.problems
+    assert started(run) == 1
+
+
+def test_one_that_stops_its_keeper(job: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "while [ ! -e $RP_RUN_DIR/go ]; do sleep 0.01; done; kill -STOP $PPID; sleep 1000"
+    with job(["sh", "-c", script], patience=1.0, grace=0.1) as run:
+        monkeypatch.setattr("rackproof.harness.launch.kept.START", 0.5)
+        (run.folder / "go").touch()
+        assert not run.finish(1e9)
+    assert run.problems == ["replica0 made no step for 1 s"]
+
+
+def test_output_that_a_child_keeps_open_is_read_to_its_end(job: Make) -> None:
+    script = "echo step 1; setsid sh -c 'trap \"\" TERM; echo step 2; sleep 1000' &"
+    terms = {"log_regex": r"step (?P<step>\d+)", "grace": 0.2}
+    with job(["sh", "-c", f"{script} sleep 0.1"], steps=2, **terms) as run:
+        assert run.finish(1e9)
+    assert run.committed() == 2
+    assert len(seen(run, "left-behind")) == 1
+
+
+def test_one_that_goes_on_after_its_last_step_is_ended(
+    job: Make, trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rackproof.harness.launch.crew.OVER", 0.1)
+    with job(trainer("steps(1, 10**9)"), steps=5) as run:
+        assert not run.finish(1e9)
+    (problem,) = run.problems
+    said = rf"replica0 went on after its last step: step {run.committed()} was told, and 5 were pl"
+    assert problem.startswith(said)
+    assert started(run) == 1  # it would do so again
+
+
+def test_one_that_ends_soon_after_its_last_step_is_waited_for(job: Make, trainer: Trainer) -> None:
+    with job(trainer("steps(1, 6)\ntime.sleep(0.3)\nsay('fault', text='saved')"), steps=5) as run:
+        assert run.finish(1e9)
+    assert run.problems == []
+    assert run.happenings[-2].text("text") == "saved"
+
+
+ROUNDS = """
+for turn in range({turns}):
+    say("hello", pid=os.getpid(), rank=0, world=1)
+    say("restore", step=0, uri="peer:x", fields=[])
+    steps(1, 30, 0)
+steps(31, 33)
+"""
+
+
+@pytest.mark.parametrize(("turns", "done"), [(8, True), (10**9, False)])
+def test_one_that_goes_round_in_circles_is_ended(
+    job: Make,
+    trainer: Trainer,
+    turns: int,
+    done: bool,  # noqa: FBT001
+) -> None:
+    with job(trainer(ROUNDS.format(turns=turns)), steps=33) as run:
+        assert run.finish(1e9) is done
+    said = "replica0 told its steps again and again, and none after 30"
+    assert (said in run.problems) is not done
+
+
 def test_sigterm_reaches_the_trainer_inside_a_script(job: Make, trainer: Trainer) -> None:
     inner = trainer("""
     import signal
