@@ -1,11 +1,13 @@
 """The judge itself, tested: trainers that do something wrong must fail their drill."""
 
+import sys
 from dataclasses import replace
 
 import pytest
 
 from rackproof.diagnostics.drills import acts
 from rackproof.diagnostics.drills.base import Drill
+from rackproof.diagnostics.drills.table import DRILLS
 from rackproof.diagnostics.recovery.record import Expected
 from rackproof.fixtures.drill import hold
 from rackproof.fixtures.stage import Asked, Silence
@@ -96,3 +98,45 @@ def test_a_flipped_bit_that_nobody_looks_for_fails(tmp_path):
     recovery = held(tmp_path / "run", plan, flip, Expected())
     assert str(recovery.verdict) == "FAIL"
     assert {"fault-free", "replay"} <= set(failed(recovery))
+
+
+COMMAND = """
+import json, os, sys, time
+again = os.environ["RP_RESUME"] == "1"
+def say(kind, **fields):
+    with open(os.environ["RP_EVENTS"], "a") as file:
+        file.write(json.dumps({"kind": kind, **fields}) + "\\n")
+say("hello", pid=os.getpid(), rank=0, world=1)
+for step in range(1, eval(sys.argv[1]) + 1):
+    time.sleep(0.01)  # the work
+    say("step", step=step)
+"""
+PLANNED = 30
+
+
+def commanded(folder, length):
+    """Hold gpu-loss on a command that makes so many steps; `again` in it is true after a fault."""
+    words = (sys.executable, "-c", COMMAND, length)
+    drill, rack = DRILLS["gpu-loss"], load("gb300-nvl72")
+    return hold(Asked(drill, rack, 5, folder, "C", command=words, steps=PLANNED), Silence())
+
+
+def test_a_command_that_makes_what_was_planned_passes(tmp_path):
+    recovery = commanded(tmp_path / "run", f"{PLANNED}").recovery
+    assert (str(recovery.verdict), recovery.proof) == ("PASS", "L1"), failed(recovery)
+
+
+def test_a_command_that_has_no_end_is_ended_before_anything_is_broken(tmp_path, monkeypatch):
+    monkeypatch.setattr("rackproof.harness.launch.crew.OVER", 0.1)
+    held_ = commanded(tmp_path / "run", "10**9")
+    assert str(held_.recovery.verdict) == "UNKNOWN"
+    assert f"was told, and {PLANNED} were planned" in held_.remark
+    assert list(held_.record.courses) == ["clean1"]
+
+
+@pytest.mark.parametrize("length", [f"{PLANNED} + again", f"10**9 if again else {PLANNED}"])
+def test_a_command_that_goes_on_too_far_after_the_fault_fails(tmp_path, monkeypatch, length):
+    monkeypatch.setattr("rackproof.harness.launch.crew.OVER", 1.0)
+    recovery = commanded(tmp_path / "run", length).recovery
+    assert str(recovery.verdict) == "FAIL"
+    assert f"was told, and {PLANNED} were planned" in failed(recovery)["steps"]
