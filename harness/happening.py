@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LONGEST = 1 << 20  # bytes of a line; a step of a thousand sample ids is a hundredth of it
+GONE = "is not there (any more)"  # the problem of a checkpoint that can only have been removed
 
 TRAINER: Mapping[str, str] = {
     "hello": "pid, rank, world: a process of the training command is there",

@@ -104,7 +104,8 @@ def timeline(view: View) -> Claim:
         return view.unfired("timeline")
     missing = [word for word in wanted if word not in seen]
     if missing:
-        return view.absent("timeline", f"did not happen: {', '.join(missing)}")
+        lacks = view.unresumed if missing == [RESUMED] else view.absent
+        return lacks("timeline", f"did not happen: {', '.join(missing)}")
     late = follows(moments, wanted)
     if late:
         order = ", ".join(moment.what for moment in moments)
@@ -202,7 +203,7 @@ def budget_resume(view: View) -> Claim:
         return view.unfired("budget resume", "L1")
     spans = recoveries(view.windows)
     if any(end is None for _, end in spans):
-        return view.absent("budget resume", "no step was committed after the recovery", "L1")
+        return view.unresumed("budget resume", "no step was committed after the recovery", "L1")
     step = view.step
     if view.expected.resume_steps and step is None:
         cure = "hold it with fault-free runs"
@@ -223,7 +224,7 @@ def survived(view: View) -> Claim:
         cure = "hold the drill again, with more steps"
         return unknown("survived", f"the {FAULT} came after the last step", cure, "L0")
     if view.path.top <= before:
-        return view.absent("survived", f"no step after step {before}, the {FAULT}'s", "L0")
+        return view.unresumed("survived", f"no step after step {before}, the {FAULT}'s", "L0")
     return holds("survived", f"steps {before + 1} to {view.path.top} came after the fault", "L0")
 
 
@@ -232,7 +233,7 @@ def reached(view: View) -> Claim:
     path, course = view.path, view.faulted.course
     if path.top < view.last:
         done = len(path.steps)
-        return view.absent("reached", f"{done} of {view.head.steps} steps were committed", "L1")
+        return view.unresumed("reached", f"{done} of {view.head.steps} steps were committed", "L1")
     if not course.finished:
         return view.absent("reached", "the run did not end by itself, or with an error", "L1")
     return holds("reached", f"{view.head.steps} of {view.head.steps} steps, and its end", "L1")

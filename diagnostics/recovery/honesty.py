@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
 from rackproof.diagnostics.recovery.record import Fact
 from rackproof.diagnostics.recovery.telling import listed, whole
-from rackproof.diagnostics.recovery.trajectory import Commit, gaps
+from rackproof.diagnostics.recovery.trajectory import Commit
+from rackproof.diagnostics.recovery.untold import HIDDEN
 from rackproof.diagnostics.recovery.view import View
 
 LATE_OWN = 0.02  # s; our own processes stamp their lines themselves
@@ -41,13 +42,22 @@ def steps(view: View) -> Claim:
     most = path.most
     wrong = [f"step {most} was told, and {view.head.steps} were planned"] * (most > view.last)
     wrong += _not_finite(view)
-    holes = [*path.breaks, *([gaps(path)] if path.missing else [])]
+    left_over = [step for step in path.missing if step not in view.untold]
+    holes = list(path.breaks)
+    if left_over:
+        holes.append(f"never told: step {listed(left_over)}")
     if wrong or (holes and not view.unread):
         return broken("steps", some([*holes, *wrong]), "L1")
     if holes:
         return unknown("steps", f"{holes[0]}, but {view.unread[0]}", "hold the drill again", "L1")
+    saved = [view.untold[step] for step in sorted(view.untold)]
+    dark = next((each for each in saved if not each.shown), None)
+    if dark is not None:
+        cure = "keep the checkpoint from which a run goes on, below RP_CKPT_URL"
+        return unknown("steps", f"step {dark.step} was not told, and {dark.problem}", cure, "L1")
     said = f"steps {path.base} to {path.top}, each after the one before it"
-    return holds("steps", "; ".join([said, *path.remarks[:2]]), "L1")
+    hidden = [f"step {each.step} was not told, {HIDDEN}" for each in saved]
+    return holds("steps", "; ".join([said, *hidden[:2], *path.remarks[:2]]), "L1")
 
 
 def _not_finite(view: View) -> list[str]:

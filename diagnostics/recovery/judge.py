@@ -125,7 +125,7 @@ def judge(record: DrillRecord) -> Recovery:
         ledger=book,
         figures=figures(record.head, found.faulted.course, found.windows, path, book),
         steps=Steps(
-            record.head.steps, len(path.steps), path.lost, path.repeated,
+            record.head.steps, len({*path.steps, *found.untold}), path.lost, path.repeated,
             sum(1 for _ in found.faulted.of("discarded")), expectations.from_nothing(found),
         ),
         restarts=found.restarts,

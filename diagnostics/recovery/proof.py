@@ -10,14 +10,16 @@ from dataclasses import dataclass
 
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
 from rackproof.diagnostics.recovery.record import PROOFS
-from rackproof.diagnostics.recovery.storage import LOOK
+from rackproof.diagnostics.recovery.storage import LOOK, one_kind
 from rackproof.diagnostics.recovery.telling import shorten, whole
 from rackproof.diagnostics.recovery.trajectory import (
     Commit,
     Comparison,
+    Difference,
     Trajectory,
     compare,
 )
+from rackproof.diagnostics.recovery.untold import states
 from rackproof.diagnostics.recovery.view import Told, View
 from rackproof.diagnostics.verdict import Verdict, roll_up
 
@@ -139,7 +141,7 @@ def fault_free(view: View, equal: Claim) -> Claim:
     reference = next((told for told in view.clean if not _spoilt(view, told)), None)
     if reference is None:
         return unknown("fault-free", "there is no fault-free run to compare with", AGAIN, "L4")
-    seen = compare(view.path, reference.path)
+    seen = _with_untold(view, compare(view.path, reference.path), reference.path)
     wrong = [] if seen.first is None else [seen.first.message]
     own, wanted = _stored(view, "faulted"), _stored(view, reference.course.name)
     if own[1] and wanted[1] and own[0] == wanted[0] and own != wanted:
@@ -150,6 +152,24 @@ def fault_free(view: View, equal: Claim) -> Claim:
             return broken("fault-free", some(wrong), "L4")
         return unknown("fault-free", f"{wrong[0]}, and {equal.message}", AGAIN, "L4")
     return _alike(view, seen, own[1], wanted[1])
+
+
+def _with_untold(view: View, seen: Comparison, path: Trajectory) -> Comparison:
+    """Return a comparison with the steps that were saved and not told, as they were read again."""
+    same, unseen, first = seen.same, [], seen.first
+    for step in seen.unseen:
+        one = view.untold.get(step)
+        digest = "" if one is None else one.digest
+        known = states(path, view.record.facts, step)
+        if digest and digest in known:
+            same += 1
+        elif digest and one_kind(view):
+            other = shorten(path.steps[step].digest)
+            said = f"step {step} was not told, its checkpoint holds {shorten(digest)}, {other} is"
+            first = first or Difference(step, f"{said} that of {path.name}")
+        else:
+            unseen.append(step)
+    return Comparison(same, tuple(unseen), first)
 
 
 def _checkpoints_apart(view: View, reference: Told) -> list[str]:
@@ -204,6 +224,7 @@ def replay(view: View, free: Claim) -> Claim:
 
 def _replayed(view: View, path: Trajectory) -> Claim:
     seen = compare(view.path, path, every=view.head.mode == "keep-batch")
+    seen = _with_untold(view, seen, path)
     wrong = [] if seen.first is None else [seen.first.message]
     wrong += [
         f"step {step}: the replay used other samples"

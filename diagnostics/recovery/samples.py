@@ -13,7 +13,9 @@ from itertools import chain
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
 from rackproof.diagnostics.recovery.telling import ids_of, listed, whole
 from rackproof.diagnostics.recovery.trajectory import Commit, Trajectory
+from rackproof.diagnostics.recovery.untold import states
 from rackproof.diagnostics.recovery.view import View, plan_value
+from rackproof.diagnostics.verdict import Verdict
 
 CURE = "emit `samples` (ids, or their number) in step events, or ask for less: --require L1"
 ONE = "say sample ids, or have one process tell their number"
@@ -46,7 +48,26 @@ def batch(commit: Commit) -> Batch | str:
 
 
 def samples(view: View) -> Claim:
-    """Was every sample used as often as it should be, whoever was there to use it?"""
+    """Was every sample used as often as it should be, whoever was there to use it?
+
+    A step that was saved and not told used those of the fault-free run where its state is the same.
+    """
+    found = _samples(view)
+    if found.verdict is not Verdict.PASS:
+        return found
+    unlike = [
+        step
+        for step, one in sorted(view.untold.items())
+        if not one.digest
+        or not any(one.digest in states(t.path, view.record.facts, step) for t in view.clean)
+    ]
+    if unlike:
+        return unknown("samples", f"no samples were told of step {listed(unlike)}", CURE, "L2")
+    same = f"; step {listed(sorted(view.untold))} by its state" if view.untold else ""
+    return holds("samples", f"{found.message}{same}", "L2")
+
+
+def _samples(view: View) -> Claim:
     if not view.path.steps:
         return unknown("samples", "no step was told", "see the claim steps", "L2")
     found = {step: batch(commit) for step, commit in view.path.steps.items()}
@@ -73,7 +94,8 @@ def _by_ids(view: View, told: Mapping[int, tuple[int, ...]]) -> Claim:
     clean = _clean_ids(view)
     if clean is not None:
         wrong += _against_clean(view, told, clean)
-    most = _passes(view, sum(uses.values()))
+    hidden = len(view.untold) * max(len(ids) for ids in told.values())
+    most = _passes(view, sum(uses.values()) + hidden)
     if most is None and clean is None and max(uses.values()) > 1:
         if wrong:
             return broken("samples", some(wrong), "L2")

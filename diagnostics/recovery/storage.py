@@ -16,7 +16,7 @@ from rackproof.diagnostics.recovery.strikes import place
 from rackproof.diagnostics.recovery.telling import shorten, whole
 from rackproof.diagnostics.recovery.trajectory import Trajectory
 from rackproof.diagnostics.recovery.view import FIELDS, View
-from rackproof.harness.happening import Happening
+from rackproof.harness.happening import GONE, Happening
 
 LOOK = "have RP_CKPT_URL hold checkpoints that can be read again, or ask for less: --require L1"
 
@@ -101,7 +101,7 @@ def _checkpoints(view: View) -> Claim:
     for uri, fact in found.items():
         if uri not in said and fact.fields.get("verifies") is True:
             wrong += _faults(view, uri, fact, None)
-        if (whole(fact.fields.get("step")) or 0) > view.path.most:
+        if (whole(fact.fields.get("step")) or 0) > view.most:
             absent.append(f"{uri} is of step {fact.fields['step']}, which was never committed")
     if wrong or (absent and not view.gaps):
         return broken("checkpoints", some([*wrong, *absent]), "L2")
@@ -202,6 +202,10 @@ def _restores(view: View, taken: Sequence[Happening]) -> Claim:
         return view.absent("restores", some(absent), "L2")
     if not found:
         return unknown("restores", "what was restored was not read again", LOOK, "L2")
+    gone = [one.uri for one in each if one.gone]
+    if gone:
+        cure = "keep it to the end, or ask for less: --require L1"
+        return unknown("restores", f"{gone[0]} is not there any more", cure, "L2")
     late = [one.uri for one in each if one.rewritten]
     if late:
         cure = "give each checkpoint an address of its own, or ask for less: --require L1"
@@ -221,6 +225,15 @@ class _Restore:
         own = told.get(self.uri, ())
         self._save = newest(own, what.at)
         self.rewritten = self._save is not None and own[-1][0] > what.at
+        hidden = None if self.step is None else view.untold.get(self.step)
+        self._hidden = hidden is not None  # the save, and the step, were not told
+        self.gone = (hidden is not None and self._absent(GONE)) or (
+            self._fact is None and removed(view).get(self.uri, -math.inf) > what.at
+        )
+
+    def _absent(self, why: str) -> bool:
+        fields = {} if self._fact is None else self._fact.fields
+        return fields.get("verifies") is not True and fields.get("problem") == why
 
     def _spoilt(self, until: float = math.inf) -> bool:
         """Say whether the drill damaged it after it had been written."""
@@ -240,9 +253,11 @@ class _Restore:
                 found.append(f"{who} restored {self.uri}, which the drill had damaged")
         elif self.rewritten:
             then = self._save[1] if self._save is not None else None
-            if then != self.step:
+            if then != self.step and not self._hidden:
                 found.append(f"{who} restored {self.uri} as step {self.step}, and it was of {then}")
         elif self._fact is not None and self._fact.fields.get("verifies") is not True:
+            if self.gone:
+                return found
             found.append(f"{who} restored {self.uri}, which does not verify")
         elif self._fact is not None and whole(self._fact.fields.get("step")) != self.step:
             found.append(f"{who} restored {self.uri} as step {self.step}")
@@ -251,9 +266,9 @@ class _Restore:
     def absent(self) -> list[str]:
         """Return what of it is not there: its checkpoint, its step."""
         found, who = [], self._what.who
-        if self.step is not None and self.step > self._view.path.most:
+        if self.step is not None and self.step > self._view.most:
             found.append(f"{who} restored step {self.step}, which was never committed")
-        if self._looked and self._fact is None and not self._spoilt():
+        if self._looked and self._fact is None and not (self.gone or self._spoilt()):
             named = self.uri or "a checkpoint without a URI"
             found.append(f"{who} restored {named}, which is not there")
         return found

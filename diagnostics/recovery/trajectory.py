@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from rackproof.diagnostics.recovery.record import Course
 from rackproof.diagnostics.recovery.segments import Segment, Source, segments
-from rackproof.diagnostics.recovery.telling import Telling, digits, listed, shorten
+from rackproof.diagnostics.recovery.telling import Telling, digits, shorten
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,8 +299,3 @@ def _said(name: str, one: Commit, against: str, other: Commit) -> str:
     if one.loss is None or other.loss is None:
         return said
     return f"{said}, {digits(one.loss, other.loss)}"
-
-
-def gaps(found: Trajectory) -> str:
-    """Return in words which steps were never told, an empty text for none."""
-    return f"never told: step {listed(found.missing)}" if found.missing else ""

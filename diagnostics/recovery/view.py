@@ -7,7 +7,7 @@ and a training command says the five kinds of the contract.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rackproof.diagnostics.recovery import timeline
@@ -23,6 +23,7 @@ from rackproof.diagnostics.recovery.record import (
 from rackproof.diagnostics.recovery.spans import usual
 from rackproof.diagnostics.recovery.strikes import DRILL, Strike, idle, strikes
 from rackproof.diagnostics.recovery.trajectory import Trajectory, trajectory
+from rackproof.diagnostics.recovery.untold import Untold, untold
 from rackproof.harness.happening import DRILL as DRILL_KINDS
 from rackproof.harness.happening import TRAINER, Happening
 
@@ -48,7 +49,8 @@ class View:
     """All that a claim is made from.
 
     `gaps` says why what is not there may only be unread; `unread` are those of them that are holes
-    in what was said, so that what stands on both sides of one need not fit.
+    in what was said, so that what stands on both sides of one need not fit. `untold` are steps that
+    were saved and not told.
     """
 
     record: DrillRecord
@@ -60,6 +62,7 @@ class View:
     words: tuple[timeline.Moment, ...]
     gaps: tuple[str, ...]
     unread: tuple[str, ...] = ()
+    untold: Mapping[int, Untold] = field(default_factory=dict)
 
     @property
     def head(self) -> Head:
@@ -85,6 +88,16 @@ class View:
     def last(self) -> int:
         """The number of the last step; one lower where a trainer counts from 0."""
         return self.path.base + self.head.steps - 1
+
+    @property
+    def most(self) -> int:
+        """The highest step that was ever told, or saved and not told."""
+        return max((self.path.most, *self.untold))
+
+    @property
+    def late(self) -> bool:
+        """Whether it was hit between its last save and the line about it: nothing was left."""
+        return self.path.top == self.last - 1 and self.last in self.untold
 
     @property
     def idle(self) -> list[str]:
@@ -126,6 +139,13 @@ class View:
         if not self.gaps:
             return broken(name, what, level)
         return unknown(name, f"{what}, but {self.gaps[0]}", "hold the drill again", level)
+
+    def unresumed(self, name: str, what: str, level: str = "") -> Claim:
+        """Say that no step came after the fault: as `absent`, UNKNOWN where none was left to do."""
+        if not self.late:
+            return self.absent(name, what, level)
+        said = f"step {self.last}, the last, was saved and not told: the fault came after it"
+        return unknown(name, said, "hold the drill again, with more steps", level)
 
     def unfired(self, name: str, level: str = "") -> Claim:
         """Say that there was nothing to recover from."""
@@ -201,4 +221,5 @@ def view(record: DrillRecord) -> View:
         record, hit, tuple(told[course.name] for course in record.clean), told.get("replay"),
         struck, timeline.windows(hit.course, layer, struck, hit.path), tuple(words),
         (*_cut(record, faulted), *unread), unread,
+        untold(hit.course, hit.path, record.facts),
     )  # fmt: skip

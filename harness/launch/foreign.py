@@ -22,7 +22,7 @@ from typing import IO, Any
 from urllib.parse import unquote
 
 from rackproof.harness.errors import CheckpointError
-from rackproof.harness.happening import Happening
+from rackproof.harness.happening import GONE, Happening
 
 BLOCK = 1 << 20
 HEADER = 100_000_000  # bytes of a safetensors header, the bound of its own readers
@@ -102,8 +102,7 @@ def place(uri: str, roots: Sequence[Path]) -> Path:
         msg = "is a link, which may lead to another place tomorrow"
         raise CheckpointError(msg)
     if not path.exists():
-        msg = "is not there (any more)"
-        raise CheckpointError(msg)
+        raise CheckpointError(GONE)
     return path.resolve()
 
 

@@ -285,3 +285,9 @@ def telling_command(command):
 def head_of_fixture():
     """Return what makes a head of a layer."""
     return head_of
+
+
+@pytest.fixture(name="digest", scope="session")
+def digest_fixture():
+    """Return what makes the digest of a step."""
+    return digest
