@@ -4,7 +4,7 @@
 # say who is there and from what the script went on.
 #
 #   rackproof drill gpu-loss --steps 200 --replicas 1 --require L4 --log-regex \
-#   'step (?P<step>\d+) loss (?P<loss>\S+) samples (?P<samples>\d+) digest (?P<digest>\S+) in (?P<ckpt>\S+)' \
+#   'step (?P<step>\d+) loss (?P<loss>\S+) samples (?P<samples>\d+) digest (?P<digest>\S+) in (?P<ckpt>.+)' \
 #       -- bash docs/examples/train.sh 200
 #
 # Its "model" is one number that every step before went into, so that a step which was left out, or

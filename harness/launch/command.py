@@ -9,6 +9,7 @@ Only processes that descend from the command's keeper are ever signalled.
 """
 
 import contextlib
+import os
 import signal
 import threading
 import time
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from rackproof.harness.errors import DrillError
 from rackproof.harness.happening import Happening
@@ -268,7 +269,8 @@ class CommandJob(NoOrders):
         from rackproof.harness.launch import foreign  # noqa: PLC0415 - at the end only
 
         stored = self._crew.copies[0].order.url.removeprefix("file://")
-        roots = [self.folder] if "://" in stored else [Path(unquote(stored)), self.folder]
+        path = Path(os.fsdecode(unquote_to_bytes(stored)))
+        roots = [self.folder] if "://" in stored else [path, self.folder]
         with self._lock:
             for fields in foreign.committed(self.happenings, roots):
                 self._crew.saw("checkpoint", **fields)

@@ -45,7 +45,7 @@ class Kept:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         """Start it; DrillError where that cannot be, and then nothing was started."""
         self.code: int | None = None
-        self._mark = f"RP_EVENTS={environment.get('RP_EVENTS', '')}".encode()
+        self._mark = os.fsencode(f"RP_EVENTS={environment.get('RP_EVENTS', '')}")
         self._ended = False
         self._told: dict[str, Any] = {}
         _adopt(more=True)

@@ -25,7 +25,7 @@ import struct
 import sys
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,7 +67,9 @@ def seed(default: int = 0) -> int:
 def checkpoint_dir(default: str = "checkpoints") -> str:
     """Return the folder in which checkpoints belong (made if need be), or a URL that is no path."""
     url = os.environ.get("RP_CKPT_URL") or default
-    path = unquote(url[len("file://") :]) if url.startswith("file://") else url
+    path = url
+    if url.startswith("file://"):  # with %20 for a blank
+        path = os.fsdecode(unquote_to_bytes(url[len("file://") :]))
     if "://" not in path:
         os.makedirs(path, exist_ok=True)  # noqa: PTH103 - as fast as it gets, on old Pythons too
     return path

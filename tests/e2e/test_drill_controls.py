@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -140,3 +141,20 @@ def test_a_command_that_goes_on_too_far_after_the_fault_fails(tmp_path, monkeypa
     recovery = commanded(tmp_path / "run", length).recovery
     assert str(recovery.verdict) == "FAIL"
     assert f"was told, and {PLANNED} were planned" in failed(recovery)["steps"]
+
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "train.sh"
+ODD = ("a b", "a%20b", "a?b#c", "ä é", "a'b$(c)")
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_run_directory_may_have_any_name(tmp_path, name):
+    regex = next(line for line in EXAMPLE.read_text("utf-8").splitlines() if "(?P<step>" in line)
+    asked = Asked(
+        DRILLS["gpu-loss"], load("gb300-nvl72"), 5, tmp_path / name / "run", "C",
+        command=("bash", str(EXAMPLE), "24"), steps=24, require="L4",
+        log_regex=regex.strip("#\\ '"),
+    )  # fmt: skip
+    recovery = hold(asked, Silence()).recovery
+    assert (str(recovery.verdict), recovery.proof) == ("PASS", "L4"), recovery.claims
+    assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rackproof.harness.errors import DrillError
-from rackproof.harness.launch import processes
+from rackproof.harness.launch import processes, rackproof_shim
 from rackproof.harness.launch.command import CommandJob
 
 Make = Callable[..., CommandJob]
@@ -304,6 +304,23 @@ def test_a_folder_that_cannot_be_written(job: Make, tmp_path: Path) -> None:
     (tmp_path / "run0").write_text("a file of somebody", "utf-8")
     with pytest.raises(DrillError, match="run0"), job(["true"]):
         pass
+
+
+def test_a_folder_whose_name_is_no_text(tmp_path: Path, trainer: Trainer) -> None:
+    folder = tmp_path / os.fsdecode(b"a \xff b")
+    body = """
+    sys.path.insert(0, os.environ["SHIM"])
+    import rackproof_shim as rp
+    with rp.committing(rp.checkpoint_dir() + "/step-1", 1) as path, open(path, "w") as file:
+        file.write("1")
+    rp.step(1)
+    """
+    shim = {"SHIM": str(Path(rackproof_shim.__file__).parent)}
+    with CommandJob(trainer(body), folder, steps=1, environment=shim) as run:
+        assert run.finish(60.0)
+    assert run.problems == []
+    (fact,) = seen(run, "checkpoint")
+    assert fact["verifies"] is True
 
 
 def test_a_trainer_that_kills_its_keeper(job: Make) -> None:

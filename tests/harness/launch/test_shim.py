@@ -137,12 +137,16 @@ def test_when_to_go_on_from_a_checkpoint(
     assert rp.resume() is again
 
 
+@pytest.mark.parametrize("name", ["a b", "a%20b%", "a?b#c", "ü é", os.fsdecode(b"\xff")])
 def test_the_folder_of_checkpoints(
-    rp: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    rp: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.setenv("RP_CKPT_URL", (tmp_path / "a b%").as_uri())
-    assert rp.checkpoint_dir() == str(tmp_path / "a b%")
-    assert (tmp_path / "a b%").is_dir()
+    monkeypatch.setenv("RP_CKPT_URL", (tmp_path / name).as_uri())
+    assert rp.checkpoint_dir() == str(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [name]
+
+
+def test_checkpoints_on_no_disk(rp: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RP_CKPT_URL", "s3://bucket/run")
     assert rp.checkpoint_dir() == "s3://bucket/run"
     assert rp.environment()["RP_CKPT_URL"] == "s3://bucket/run"
