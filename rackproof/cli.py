@@ -205,8 +205,13 @@ def evaluate_classifier(**given: Any) -> int:
 @click.argument("rest", nargs=-1, type=click.UNPROCESSED, metavar="[RACK] [-- COMMAND…]")
 @seed_option
 @click.option("--out", metavar="DIR", help="run directory (rackproof-runs/<time>-drill-NAME)")
-@click.option("--steps", type=click.IntRange(4, 1 << 20), metavar="N", help="of the training run")
-@click.option("--replicas", type=click.IntRange(1, 4096), metavar="N")
+@click.option(
+    "--steps",
+    type=click.IntRange(1, 1 << 20),
+    metavar="N",
+    help="of the training run; each drill says how many it needs",
+)
+@click.option("--replicas", type=click.IntRange(1, 4096), metavar="N", help="of the training run")
 @click.option(
     "--require",
     metavar="LEVEL",
@@ -229,7 +234,8 @@ def evaluate_classifier(**given: Any) -> int:
 def drill(*, name: str, rest: tuple[str, ...], **given: Any) -> int:
     """Break a training run on purpose, see it recover, and prove what it recovered to.
 
-    Without a COMMAND it is a training run of our own. RACK is emulated: gb300-nvl72 by default.
+    Without a COMMAND it is a training run of our own. RACK is emulated: the drill's own by
+    default, which its plan names first.
     """
     for variable in THREADS:  # burnt beside a training run that needs the cores
         os.environ.setdefault(variable, "1")

@@ -1,8 +1,9 @@
-"""What several drills do: wait for a checkpoint, lose all of a job, draw whom it hits."""
+"""What several drills do: wait for a checkpoint, lose all of a job, draw whom and when it hits."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from rackproof.diagnostics.drills.base import Job, Stage
+from rackproof.diagnostics.drills.base import Job, Least, Stage
 from rackproof.diagnostics.recovery.record import TIMELINE, Expected
 from rackproof.harness.errors import DrillError
 from rackproof.harness.happening import Happening
@@ -11,9 +12,14 @@ from rackproof.harness.training.plan import Plan
 SOON = 20.0
 """Seconds within which a fault must be seen and got over, on a machine that has other work too; how
 fast it is on a quiet one is what benchmarks/recovery.py shows."""
+LONG = 4096
+"""Steps of a run that is long enough for whatever a drill waits for."""
 PACE = 0.015
 """The least seconds of a step in drills that telemetry takes part in: it looks 20 times a second,
 and an examination takes about one."""
+
+FEWEST = 4
+"""Steps that a run must have, to be hit in its middle."""
 
 TORCHFT = Expected(
     proof="L3",
@@ -35,17 +41,46 @@ def steps(stage: Stage, usual: int) -> int:
 
 def moment(stage: Stage, plan: Plan) -> int:
     """Draw the step after which the fault strikes: in the second quarter of the run."""
-    return stage.draw.randint(max(1, plan.steps // 4), max(1, plan.steps // 2))
+    return stage.draw.randint(max(1, plan.steps // 4), latest(plan.steps))
+
+
+def latest(steps: int) -> int:
+    """Return the latest that `moment` can be, in a run of so many steps."""
+    return max(1, steps // 2)
+
+
+def early(stage: Stage, plan: Plan) -> int:
+    """Draw an earlier step, which leaves telemetry its time; training has begun by then."""
+    return max(1, moment(stage, plan) // 2)
 
 
 def gate(plan: Plan) -> int:
     """Return the step at which a run waits until telemetry has had its say: near the end."""
-    return plan.steps - max(2, plan.steps // 5)
+    return gate_of(plan.steps)
 
 
-def gated(plan: Plan) -> Plan:
-    """Return the plan with its gate: it stands before the run begins, however slow the watch is."""
-    return replace(plan, gate=gate(plan))
+def gate_of(steps: int) -> int:
+    """Return the gate of a run of so many steps."""
+    return steps - max(2, steps // 5)
+
+
+def gated(plan: Plan, at: int | None = None) -> Plan:
+    """Return the plan with its gate: it stands before the run begins, however slow the watch is.
+
+    `at` is another step to wait at first; the drill opens that gate itself.
+    """
+    return replace(plan, gate=gate(plan) if at is None else at)
+
+
+def needs(last: Callable[[int], int] = latest, replicas: int = 1) -> Callable[[str, int], Least]:
+    """Return what a drill of our own run needs, whatever the seed (Drill.needs).
+
+    `last` returns the last step that the drill waits for in a run of so many steps. It has to come
+    before the gate, beyond which nothing goes on.
+    """
+    short = [steps for steps in range(1, LONG) if last(steps) > gate_of(steps)]
+    least = Least(max(FEWEST, max(short, default=0) + 1), replicas)
+    return lambda _layer, _seed: least
 
 
 def replicas(job: Job) -> list[str]:

@@ -17,7 +17,7 @@ from rackproof.harness.launch.member import Member
 from rackproof.harness.spec import RackSpec
 from rackproof.harness.training.plan import Plan
 
-__all__ = ["Drill", "Job", "Member", "Stage"]
+__all__ = ["Drill", "Job", "Least", "Member", "Stage"]
 
 
 class Job(Protocol):
@@ -153,10 +153,19 @@ class Stage(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Least:
+    """The fewest steps and replicas of a training run that a drill can be held on."""
+
+    steps: int = 1
+    replicas: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Drill:
     """One drill. `command` says that it can be held on anybody's training command (layers B, C).
 
     `lacks` returns why a rack cannot hold it, or an empty text; `rack` is the rack by default.
+    `needs` returns what a layer (A, B, C) must have at least, with a seed.
     """
 
     name: str
@@ -165,3 +174,4 @@ class Drill:
     command: bool = False
     lacks: Callable[[RackSpec], str] = lambda _: ""
     rack: str = "gb300-nvl72"
+    needs: Callable[[str, int], Least] = lambda _layer, _seed: Least()

@@ -13,6 +13,7 @@ from rackproof.harness.happening import Happening
 from rackproof.harness.training.plan import Plan
 
 SHORT = 0.25  # of the silence that a member is allowed
+AGAIN = 3  # steps between the two
 
 
 def hold(stage: Stage) -> None:
@@ -30,7 +31,7 @@ def hold(stage: Stage) -> None:
         early = job.until(lambda what: _lost(what, name), within=SHORT * plan.silence)
         job.thaw(name)
         if early is None:
-            job.reach(step + 3)
+            job.reach(step + AGAIN)
             stage.fact("fired", fault="short-stop", fired=1, survived=True)
             job.freeze(name)
             if job.until(lambda what: _lost(what, name), within=30.0) is None:
@@ -47,4 +48,9 @@ def _lost(what: Happening, name: str) -> bool:
     return what.kind == "lost" and what.text("member") == name
 
 
-DRILL = Drill("gpu-hang", "a replica stands still: for a moment, then for good", hold)
+DRILL = Drill(
+    "gpu-hang",
+    "a replica stands still: for a moment, then for good",
+    hold,
+    needs=acts.needs(lambda steps: acts.latest(steps) + AGAIN, replicas=2),
+)

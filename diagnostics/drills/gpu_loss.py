@@ -8,7 +8,7 @@ proven is what a command can show: that it reaches its last step.
 """
 
 from rackproof.diagnostics.drills import acts
-from rackproof.diagnostics.drills.base import Drill, Stage
+from rackproof.diagnostics.drills.base import Drill, Least, Stage
 from rackproof.diagnostics.recovery.record import TIMELINE, Expected
 from rackproof.harness.training.plan import Plan
 
@@ -61,9 +61,15 @@ def _hold_command(stage: Stage) -> None:
         job.finish()
 
 
+def needs(layer: str, _seed: int) -> Least:
+    """Return what a layer must have at least: somebody who goes on, but for a command."""
+    return Least(acts.FEWEST, 1 if layer == "C" else 2)
+
+
 DRILL = Drill(
     "gpu-loss",
     "a GPU is lost under a replica, a hot spare takes its place, nobody starts again",
     hold,
     command=True,
+    needs=needs,
 )

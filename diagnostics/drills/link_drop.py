@@ -35,7 +35,7 @@ def hold(stage: Stage) -> None:
     )
     stage.clean(plan)
     with stage.run(acts.gated(plan)) as job, stage.watch(job):
-        job.reach(acts.moment(stage, plan) // 2)
+        job.reach(acts.early(stage, plan))
         name = acts.victim(stage, job)
         stage.plant(f"nvlink-down@{stage.place(job, name)}/link{stage.draw.randrange(4):02d}")
         job.link(name, cut=True)
@@ -50,4 +50,5 @@ DRILL = Drill(
     hold,
     lacks=lacks,
     rack="hgx-h100",
+    needs=acts.needs(replicas=2),
 )

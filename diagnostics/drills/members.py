@@ -1,14 +1,21 @@
 """Drills in which members fail while others recover, and one in which the coordinator does.
 
 coordinator-loss: SIGKILL of the coordinator; another goes on from what the replicas hold.
-double-fault: the spare that takes over is killed as well. bad-spare: the spare's state has a wrong
+double-fault: the spare that takes over is killed as well; of a command, it is killed again when it
+has come back and gone on. bad-spare: the spare's state has a wrong
 bit, so it is refused and the next one taken. Oracle of all: the states of the fault-free run.
 """
 
+import time
+
 from rackproof.diagnostics.drills import acts
-from rackproof.diagnostics.drills.base import Drill, Stage
+from rackproof.diagnostics.drills.base import Drill, Job, Least, Stage
 from rackproof.diagnostics.recovery.record import TIMELINE, Expected
+from rackproof.harness.errors import DrillError
+from rackproof.harness.happening import Happening
 from rackproof.harness.training.plan import Plan
+
+BACK = 60.0  # s in which a command must have come back
 
 
 def coordinator_loss(stage: Stage) -> None:
@@ -39,16 +46,33 @@ def double_fault(stage: Stage) -> None:
     with stage.run(acts.gated(plan) if own else plan) as job:
         step = acts.moment(stage, plan)
         job.reach(step)
-        job.kill(acts.victim(stage, job))
+        name = acts.victim(stage, job)
+        job.kill(name)
         if own:
             spare = job.until(lambda what: what.kind == "spare-active", within=30.0)
             if spare is not None:
                 job.kill(spare.text("member"))
-        else:
+        elif stage.layer == "B":
             job.reach(min(step + 2, plan.steps - 1))
+            job.kill(acts.victim(stage, job))
+        else:
+            _back(job, name, time.monotonic())
             job.kill(acts.victim(stage, job))
         job.gate(None)
         job.finish()
+
+
+def _back(job: Job, name: str, since: float) -> None:
+    """Wait until a command that was hit at `since` has come back, and has committed a step."""
+
+    def stepped(what: Happening) -> bool:
+        one, other = f"{what.who}.", f"{name}."  # a copy, or a rank of it
+        theirs = one.startswith(other) or other.startswith(one)
+        return what.kind == "step" and what.at > since and theirs
+
+    if job.until(stepped, within=BACK) is None:
+        msg = f"{name} was killed and made no step after that: it cannot be hit a second time"
+        raise DrillError(msg)
 
 
 def bad_spare(stage: Stage) -> None:
@@ -59,9 +83,10 @@ def bad_spare(stage: Stage) -> None:
     )
     stage.clean(plan)
     with stage.run(acts.gated(plan)) as job:
-        job.order("s0", "wrong-state")
         job.reach(acts.moment(stage, plan))
-        job.kill(acts.victim(stage, job))
+        name = acts.victim(stage, job)
+        job.order("s0", "wrong-state")
+        job.kill(name)
         found = job.until(lambda what: what.kind == "refused", within=30.0)
         hit = found is not None and found.text("member") == "s0"
         stage.fact("fired", fault="wrong-state", fired=int(hit))
@@ -69,13 +94,29 @@ def bad_spare(stage: Stage) -> None:
         job.finish()
 
 
+def _double(layer: str, _seed: int) -> Least:
+    """Return what a double fault needs: somebody who goes on, but for a command."""
+    return Least(acts.FEWEST, {"A": 2, "B": 3, "C": 1}[layer])
+
+
 DRILLS = (
-    Drill("coordinator-loss", "the coordinator is killed, and another goes on", coordinator_loss),
+    Drill(
+        "coordinator-loss",
+        "the coordinator is killed, and another goes on",
+        coordinator_loss,
+        needs=acts.needs(),
+    ),
     Drill(
         "double-fault",
         "a replica is lost, and then who takes its place",
         double_fault,
         command=True,
+        needs=_double,
     ),
-    Drill("bad-spare", "a spare has a wrong state: it is refused, the next one taken", bad_spare),
+    Drill(
+        "bad-spare",
+        "a spare has a wrong state: it is refused, the next one taken",
+        bad_spare,
+        needs=acts.needs(replicas=2),
+    ),
 )

@@ -37,4 +37,9 @@ def hold(stage: Stage) -> None:
         job.finish()
 
 
-DRILL = Drill("multi-region", "4 regions, 46 nodes, one is lost, and nobody starts again", hold)
+DRILL = Drill(
+    "multi-region",
+    "4 regions, 46 nodes, one is lost, and nobody starts again",
+    hold,
+    needs=acts.needs(replicas=len(REGIONS)),
+)

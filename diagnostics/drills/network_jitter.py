@@ -47,5 +47,8 @@ def hold(stage: Stage) -> None:
 
 
 DRILL = Drill(
-    "network-jitter", "the way to a region gets slow: less work goes there, nobody is evicted", hold
+    "network-jitter",
+    "the way to a region gets slow: less work goes there, nobody is evicted",
+    hold,
+    needs=acts.needs(lambda steps: acts.latest(steps) + SPIKE, replicas=len(REGIONS)),
 )

@@ -40,7 +40,7 @@ def hold(stage: Stage) -> None:
     )
     stage.clean(plan)
     with stage.run(acts.gated(plan)) as job, stage.watch(job):
-        job.reach(acts.moment(stage, plan) // 2)
+        job.reach(acts.early(stage, plan))
         stage.plant(*outage(stage.spec, trays_of(stage.spec, 0)))
         for name in dark(job):
             job.kill(name)
@@ -59,4 +59,5 @@ DRILL = Drill(
     "a rack loses its power, and the other region goes on with its work",
     hold,
     lacks=lacks,
+    needs=acts.needs(replicas=len(REGIONS)),
 )

@@ -11,12 +11,15 @@ from rackproof.diagnostics.drills.base import Drill, Stage
 from rackproof.diagnostics.recovery.record import TIMELINE, Expected
 from rackproof.harness.training.plan import Plan
 
+VOICES = 3  # two that differ, and who decides
+HEARD = 4  # steps within which an order is heard
+
 
 def hold(stage: Stage) -> None:
     """Hold the drill."""
     plan = stage.sized(
         Plan(
-            steps=acts.steps(stage, 160), every=25, replicas=3, audit="all", pace=acts.PACE,
+            steps=acts.steps(stage, 160), every=25, replicas=VOICES, audit="all", pace=acts.PACE,
             auto=False,
         )
     )  # fmt: skip
@@ -30,7 +33,7 @@ def hold(stage: Stage) -> None:
     )
     stage.clean(plan)
     with stage.run(acts.gated(plan)) as job, stage.watch(job):
-        job.reach(acts.moment(stage, plan) // 2)
+        job.reach(acts.early(stage, plan))
         name = acts.victim(stage, job)
         stage.plant(f"sm-sdc@{stage.place(job, name)}")
         job.order(name, "flip-bit")
@@ -44,4 +47,9 @@ def hold(stage: Stage) -> None:
         job.finish()
 
 
-DRILL = Drill("sdc", "one wrong bit of a gradient is caught by another GPU, before a commit", hold)
+DRILL = Drill(
+    "sdc",
+    "one wrong bit of a gradient is caught by another GPU, before a commit",
+    hold,
+    needs=acts.needs(lambda steps: acts.latest(steps) // 2 + HEARD, replicas=VOICES),
+)
