@@ -7,6 +7,7 @@ to recover from, and what did not happen may only be unread where the record has
 from collections.abc import Sequence
 
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
+from rackproof.diagnostics.recovery.ending import ending
 from rackproof.diagnostics.recovery.strikes import akin
 from rackproof.diagnostics.recovery.telling import whole
 from rackproof.diagnostics.recovery.timeline import (
@@ -18,6 +19,9 @@ from rackproof.diagnostics.recovery.timeline import (
     recoveries,
 )
 from rackproof.diagnostics.recovery.view import View
+
+TELEMETRY = frozenset(("detected", "diagnosed", "decided", "told"))
+"""What none but the watch over the rack says."""
 
 
 def fault_fired(view: View) -> Claim:
@@ -39,7 +43,7 @@ def detected(view: View) -> Claim:
     first = view.first(DETECTED)
     if first is None:
         if wanted:
-            return view.absent("detected", f"{view.windows[0].strikes[0].on} was not detected")
+            return view.unseen("detected", f"{view.windows[0].strikes[0].on} was not detected")
         return left_out("detected", "nobody detected it, and nobody had to")
     named = [each.who for each in view.words if each.what == DETECTED and each.who]
     struck = [strike for strike in view.struck if strike.member]
@@ -59,7 +63,7 @@ def isolated(view: View) -> Claim:
         return view.unfired("isolated")
     window = view.first("isolated")
     if window is None:
-        return view.absent("isolated", f"{view.windows[0].strikes[0].on} was not isolated")
+        return view.unseen("isolated", f"{view.windows[0].strikes[0].on} was not isolated")
     named = _isolated(view)
     struck = [strike for strike in view.struck if strike.member]
     if struck and not any(strike.concerns(each) for strike in struck for each in named):
@@ -86,7 +90,7 @@ def evicted(view: View) -> Claim:
         return view.unfired("evicted")
     less = [each for each in wanted if each not in named]
     if less:
-        return view.absent("evicted", f"{', '.join(less)} was not isolated")
+        return view.unseen("evicted", f"{', '.join(less)} was not isolated")
     return holds("evicted", f"isolated: {', '.join(named) or 'nobody'}, as it had to be")
 
 
@@ -104,7 +108,7 @@ def timeline(view: View) -> Claim:
         return view.unfired("timeline")
     missing = [word for word in wanted if word not in seen]
     if missing:
-        lacks = view.unresumed if missing == [RESUMED] else view.absent
+        lacks = view.unresumed if missing == [RESUMED] else view.unseen
         return lacks("timeline", f"did not happen: {', '.join(missing)}")
     late = follows(moments, wanted)
     if late:
@@ -152,7 +156,9 @@ def kinds(view: View) -> Claim:
     if missing:
         if not view.fired:
             return view.unfired("kinds")
-        return view.absent("kinds", f"did not happen: {', '.join(missing)}")
+        dark = view.blind and set(missing) <= TELEMETRY
+        lacks = view.unwatched if dark else view.unseen
+        return lacks("kinds", f"did not happen: {', '.join(missing)}")
     return holds("kinds", ", ".join(wanted) or f"without {', '.join(unwanted)}")
 
 
@@ -164,8 +170,9 @@ def diagnosis(view: View) -> Claim:
     if not view.fired:
         return view.unfired("diagnosis")
     found = list(view.faulted.of("diagnosed"))
-    if not found:
-        return view.absent("diagnosis", "telemetry found nothing")
+    if not found or (view.blind and not any(what.text("component") for what in found)):
+        lacks = view.unwatched if view.blind else view.absent
+        return lacks("diagnosis", "telemetry found nothing")
     struck = [strike.subject for strike in view.struck]
     right = [w for w in found if w.text("component") in wanted]
     if not right:
@@ -189,7 +196,7 @@ def budget_detect(view: View) -> Claim:
     found = [window.found for window in view.windows]
     known = [each for each in found if each is not None]
     if not known:
-        return view.absent("budget detect", f"not detected, {most:g} s allowed", "L1")
+        return view.unseen("budget detect", f"not detected, {most:g} s allowed", "L1")
     said = f"detected {max(known):.3f} s after the fault, {most:g} s allowed"
     return (broken if max(known) > most else holds)("budget detect", said, "L1")
 
@@ -233,9 +240,11 @@ def reached(view: View) -> Claim:
     path, course = view.path, view.faulted.course
     if path.top < view.last:
         done = len(path.steps)
-        return view.unresumed("reached", f"{done} of {view.head.steps} steps were committed", "L1")
+        how = f": {ending(view)}" if view.facts("outcome", "died") else ""
+        said = f"{done} of {view.head.steps} steps were committed{how}"
+        return view.unresumed("reached", said, "L1")
     if not course.finished:
-        return view.absent("reached", "the run did not end by itself, or with an error", "L1")
+        return view.absent("reached", f"it came to step {path.top}, and then: {ending(view)}", "L1")
     return holds("reached", f"{view.head.steps} of {view.head.steps} steps, and its end", "L1")
 
 

@@ -104,6 +104,7 @@ class Fact:
     final            step, digest, bytes: the state at the end, hashed from what was stored last
     left-behind      pids: processes of the run that were still there after its end, and were ended
     fired            fault, fired: an injection or a plant did strike (count)
+    outcome          why: how a job that did not come to its end was given up
     """
 
     what: str

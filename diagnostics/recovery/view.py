@@ -27,6 +27,8 @@ from rackproof.diagnostics.recovery.untold import Untold, untold
 from rackproof.harness.happening import DRILL as DRILL_KINDS
 from rackproof.harness.happening import TRAINER, Happening
 
+FELT_ALONE = frozenset(("kill", "freeze", "cut"))
+"""Acts on a process, or on its way to the others, that a training run notices by itself."""
 FIELDS = ("weights", "optimizer", "rng", "data", "config", "topology", "commit")
 """The seven fields of a checkpoint, as harness.checkpoint.anatomy has them."""
 
@@ -146,6 +148,22 @@ class View:
             return self.absent(name, what, level)
         said = f"step {self.last}, the last, was saved and not told: the fault came after it"
         return unknown(name, said, "hold the drill again, with more steps", level)
+
+    @property
+    def blind(self) -> str:
+        """Why telemetry could not be watched, judged or passed on; an empty text where it was."""
+        return next((what.text("why") or "?" for what in self.faulted.of("blind")), "")
+
+    def unwatched(self, name: str, what: str, level: str = "") -> Claim:
+        """Say that telemetry did not find something, which it could not."""
+        cure = "hold the drill again"
+        return unknown(name, f"{what}, but its watch was blind: {self.blind}", cure, level)
+
+    def unseen(self, name: str, what: str, level: str = "") -> Claim:
+        """Say that nobody noticed a fault: UNKNOWN where only telemetry could, and was blind."""
+        felt = any(strike.fired and strike.fault in FELT_ALONE for strike in self.struck)
+        lacks = self.absent if felt or not self.blind else self.unwatched
+        return lacks(name, what, level)
 
     def unfired(self, name: str, level: str = "") -> Claim:
         """Say that there was nothing to recover from."""

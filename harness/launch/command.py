@@ -24,7 +24,7 @@ from rackproof.harness.happening import Happening
 from rackproof.harness.launch import logtail, processes
 from rackproof.harness.launch.copy import EVENTS, Copy, Order
 from rackproof.harness.launch.crew import Crew, Note, Terms, nobody
-from rackproof.harness.launch.member import Member, Seen
+from rackproof.harness.launch.member import Member, Outcome, Seen
 from rackproof.harness.launch.processes import Process
 from rackproof.harness.launch.tail import Tail
 from rackproof.harness.launch.waiting import NoOrders
@@ -177,10 +177,11 @@ class CommandJob(NoOrders):
         """Wait for the end; False where it did not come, or came with an error."""
         crew = self._crew
         if not self._wait(crew.over, within):
-            crew.say(f"the command had not ended after {within:g} s, at step {crew.newest}")
+            said = f"the command had not ended after {within:g} s, at step {crew.newest}"
+            crew.say(Outcome(said))
             return False
         if self.steps is not None and crew.newest < self.steps:
-            crew.say(f"the command ended at step {crew.newest} of {self.steps}")
+            crew.say(Outcome(f"the command ended at step {crew.newest} of {self.steps}"))
         return all(copy.code == 0 for copy in crew.copies)
 
     def _wait(self, over: Callable[[], bool], within: float) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from rackproof.harness.errors import DrillError
 from rackproof.harness.happening import TRAINER, Happening
 from rackproof.harness.launch.copy import Copy
-from rackproof.harness.launch.member import Seen
+from rackproof.harness.launch.member import Outcome, Seen
 from rackproof.harness.launch.processes import Process
 from rackproof.harness.launch.tail import Tail
 
@@ -26,6 +26,7 @@ TOO_MUCH = 1 << 30  # bytes of output of one start
 OVER = 10.0  # s that a command gets to end after it has told a step beyond its last
 ROUNDS = 10  # times all steps may be told again without a further one
 FEW = 100  # steps that may always be told again
+FULL = "wrote more than can be kept"  # so that something of it is not known
 DRILL = "drill"  # who speaks where the job itself does
 SHOWN = 100  # problems that are told
 
@@ -103,7 +104,7 @@ class Crew:
                 self._lost(copy, f"made no step for {self.terms.patience:g} s")
             elif self.tail.full or copy.wrote() > TOO_MUCH:
                 self.stop(copy, 0.0)
-                self._fail(copy, "wrote more than can be kept")
+                self._fail(copy, FULL)
             elif copy.beyond and time.monotonic() - copy.beyond > OVER:
                 self.stop(copy, self.terms.grace)
                 told = f"step {self.newest} was told, and {self.terms.last} were planned"
@@ -194,7 +195,7 @@ class Crew:
 
     def _fail(self, copy: Copy, why: str) -> None:
         copy.why, copy.code = why, copy.code or 1
-        self.say(f"{copy.name} {why}")
+        self.say(f"{copy.name} {why}" if why == FULL else Outcome(f"{copy.name} {why}"))
 
     def stop(self, copy: Copy, grace: float) -> list[int]:
         """End a copy's command and all below it; return who outlived it."""

@@ -19,6 +19,12 @@ class Member:
     region: str = ""
 
 
+class Outcome(str):
+    """A problem that tells how a job ended, or was given up: no line is unread for it."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A fact: `what` and `fields` as in diagnostics.recovery.record.Fact, `at` monotonic s."""

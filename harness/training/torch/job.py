@@ -19,7 +19,7 @@ from typing import Any, Self
 from rackproof.harness.errors import DrillError
 from rackproof.harness.launch import processes
 from rackproof.harness.launch.kept import Kept
-from rackproof.harness.launch.member import Member, Seen
+from rackproof.harness.launch.member import Member, Outcome, Seen
 from rackproof.harness.launch.tail import Tail
 from rackproof.harness.launch.waiting import NoOrders, Waiting
 from rackproof.harness.training.plan import Plan
@@ -179,7 +179,8 @@ class TorchftJob(NoOrders, Waiting):
             self._end(name, 0.0)
             code = self._codes[name]
             if code > 0 and name not in self._worked:
-                self._say(f"{name} ended with exit code {code} before any step: {self._why(name)}")
+                said = f"{name} ended with exit code {code} before any step: {self._why(name)}"
+                self._say(Outcome(said))
             elif code != 0 and self.plan.auto:
                 self._again(name)
 
@@ -188,7 +189,7 @@ class TorchftJob(NoOrders, Waiting):
         if self._ended:
             return
         if self._attempts[name] > RESTARTS:
-            self._say(f"{name} was started {self._attempts[name]} times, and is given up")
+            self._say(Outcome(f"{name} was started {self._attempts[name]} times, and is given up"))
             return
         self._spawn(name, resume=True)
 
@@ -228,7 +229,7 @@ class TorchftJob(NoOrders, Waiting):
         try:
             self._wait(lambda: self._ended, within, "its end")
         except DrillError as error:
-            self._say(str(error))
+            self._say(Outcome(error))
             return False
         until = time.monotonic() + GRACE
         with self._news:
@@ -236,7 +237,9 @@ class TorchftJob(NoOrders, Waiting):
                 self._news.wait(0.1)
             late = sorted(self._running)
             for name in late:
-                self._say(f"{name} was still there {GRACE:g} s after the end, and was ended")
+                self._say(
+                    Outcome(f"{name} was still there {GRACE:g} s after the end, and was ended")
+                )
                 self._end(name, 0.0)
             return not late and all(self._codes.get(name) == 0 for name in self._names)
 

@@ -314,11 +314,6 @@ def test_a_run_that_does_not_come_to_its_last_step(good):
     assert good.judge().proof == "L0"
 
 
-def test_a_run_that_ends_with_an_error(good):
-    good.unfinished.add("faulted")
-    fails(good, "reached", "did not end by itself, or with an error")
-
-
 def test_a_process_that_is_left_behind(good):
     good.saw("left-behind", 117.0, pids=[4242])
     fails(good, "no-process-left", "1 were still there, and were ended: [4242]")

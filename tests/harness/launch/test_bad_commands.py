@@ -15,6 +15,7 @@ import pytest
 from rackproof.harness.errors import DrillError
 from rackproof.harness.launch import processes, rackproof_shim
 from rackproof.harness.launch.command import CommandJob
+from rackproof.harness.launch.member import Outcome
 
 Make = Callable[..., CommandJob]
 Trainer = Callable[..., list[str]]
@@ -60,6 +61,7 @@ def test_one_that_ends_at_once(job: Make, code: int, done: bool) -> None:  # noq
         with pytest.raises(DrillError, match=f"over before step 1: replica0 ended .* {code}"):
             run.reach(1)
     assert "the command ended at step 0 of 10" in run.problems
+    assert all(isinstance(each, Outcome) for each in run.problems)
     assert started(run) == 1  # what never worked is not tried again
 
 
