@@ -16,6 +16,7 @@ from pathlib import Path
 import rackproof_shim as rp
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # before there is a group: see the end
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -140,5 +141,8 @@ if __name__ == "__main__":
     given = parser.parse_args()
     dist.init_process_group("gloo")
     train(given.steps, given.every)
-    dist.barrier()  # a rank that leaves while another still talks to it may abort
+    dist.barrier()  # nobody leaves while another still talks to it
+    # This ends gloo's threads, unless something holds the group: then they outlive Python, and may
+    # abort it at exit. DistributedDataParallel imports torch.distributed.nn, whose functions have
+    # as their default the group that there is by then; at the top of this file there is none.
     dist.destroy_process_group()

@@ -123,6 +123,34 @@ def test_a_pytorch_script_under_torchrun(
             assert fact["digest"] == states(run)[fact["step"]], "the judge's own hash of the file"
 
 
+AT_THE_END = """
+import os, pathlib
+import train_torchrun
+import torch.distributed as dist
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
+def threads():
+    names = [path.read_text() for path in pathlib.Path("/proc/self/task").glob("*/comm")]
+    return sum("gloo" in name for name in names)
+train_torchrun.train(2, 10)
+during = threads()
+dist.destroy_process_group()
+print(during > 0, threads())
+"""
+
+
+@pytest.mark.slow
+def test_no_thread_of_gloo_outlives_its_group(
+    project: Path, module: Callable[[str], None], tmp_path: Path
+) -> None:
+    module("torch")
+    here = {"GLOO_SOCKET_IFNAME": "lo", "RP_CKPT_URL": (tmp_path / "store").as_uri()}
+    words = [sys.executable, "-c", AT_THE_END]
+    done = subprocess.run(
+        words, cwd=project, env={**os.environ, **here}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "0"]
+
+
 STAND_IN = """
 import os, sys, types
 ray = types.ModuleType("ray")
