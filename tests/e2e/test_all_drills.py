@@ -1,35 +1,77 @@
 """Every drill at a small size, and gpu-loss twenty times: each must show its best proof."""
 
+from random import Random
+
 import pytest
 
 from rackproof.diagnostics.drills.table import DRILLS
 from rackproof.fixtures.drill import hold, rack_of
 from rackproof.fixtures.stage import Asked, Silence
 
+SEED = 11
+SOME = frozenset(Random(SEED).sample(sorted(DRILLS), 8))
+"""Drills that are held at their least size each time; the others where there is time."""
 
-def held(name, folder, *, turn=0, rack=None, steps=None):
+
+def held(name, folder, *, rack=None, **more):
     drill = DRILLS[name]
-    asked = Asked(drill, rack_of(drill, rack), 11, folder, small=True, turn=turn, steps=steps)
-    found = hold(asked, Silence())
+    found = hold(Asked(drill, rack_of(drill, rack), SEED, folder, small=True, **more), Silence())
     problems = [f"{each.id}: {each.message}" for each in found.recovery.claims]
-    return found.recovery, "\n".join([found.remark, *problems])
+    return found, "\n".join([found.remark, *problems])
+
+
+def struck_in_training(record):
+    """Assert that each fault came after a step, and was seen before it was got over."""
+    said = record.faulted.happenings
+    first = min(what.at for what in said if what.kind == "step")
+    assert all(what.at > first for what in said if what.kind == "injected")
 
 
 @pytest.mark.parametrize("name", DRILLS)
 def test_a_drill_passes_with_its_best_proof(tmp_path, name):
-    recovery, told = held(name, tmp_path / "run")
+    found, told = held(name, tmp_path / "run")
+    recovery = found.recovery
     assert str(recovery.verdict) == "PASS", told
     assert recovery.proof == ("L3" if name == "nan-shard" else "L4")
     assert abs(sum(recovery.as_json()["ledger"].values()) - 1.0) < 1e-9
+    struck_in_training(found.record)
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in SOME else pytest.param(n, marks=pytest.mark.slow) for n in DRILLS]
+)
+def test_a_drill_passes_at_its_least_size(tmp_path, name):
+    least = DRILLS[name].needs("A", SEED)
+    found, told = held(name, tmp_path / "run", steps=least.steps, replicas=least.replicas)
+    assert str(found.recovery.verdict) == "PASS", told
+    assert found.recovery.proof == ("L3" if name == "nan-shard" else "L4")
+    struck_in_training(found.record)
+
+
+def test_the_fault_of_a_bad_shard_is_the_step_that_meets_it(tmp_path):
+    found, told = held("nan-shard", tmp_path / "run")
+    assert [each["what"] for each in found.recovery.as_json()["timeline"]] == [
+        "fault", "detected", "resumed"
+    ], told  # fmt: skip
+    said = found.record.faulted.happenings
+    (injected,) = (what for what in said if what.kind == "injected")
+    (met,) = (what for what in said if what.kind == "quarantine")
+    before = max(what.number("step") for what in said if what.kind == "step" and what.at < met.at)
+    assert (
+        max(what.number("step") for what in said if what.kind == "step" and what.at < injected.at)
+        == before
+    )
 
 
 def test_a_rack_of_two_fails_over_to_the_other(tmp_path):
-    recovery, told = held("rack-power-loss", tmp_path / "run", rack="catalina")
+    found, told = held("rack-power-loss", tmp_path / "run", rack="catalina")
+    recovery = found.recovery
     assert (str(recovery.verdict), recovery.proof, recovery.restarts) == ("PASS", "L4", 0), told
 
 
 @pytest.mark.parametrize("group", range(4))
 def test_gpu_loss_at_twenty_drawn_moments_is_bit_identical_each_time(tmp_path, group):
     for turn in range(5 * group, 5 * group + 5):
-        recovery, told = held("gpu-loss", tmp_path / str(turn), turn=turn, steps=48)
+        found, told = held("gpu-loss", tmp_path / str(turn), turn=turn, steps=48)
+        recovery = found.recovery
         assert (str(recovery.verdict), recovery.proof) == ("PASS", "L4"), told
