@@ -75,3 +75,11 @@ def test_gpu_loss_at_twenty_drawn_moments_is_bit_identical_each_time(tmp_path, g
         found, told = held("gpu-loss", tmp_path / str(turn), turn=turn, steps=48)
         recovery = found.recovery
         assert (str(recovery.verdict), recovery.proof) == ("PASS", "L4"), told
+
+
+def test_a_rack_of_one_tray_has_a_hot_spare_stand_in(tmp_path):
+    found, told = held("sdc", tmp_path / "run", rack="hgx-h100")
+    assert (str(found.recovery.verdict), found.recovery.proof) == ("PASS", "L4"), told
+    (decided,) = [w for w in found.record.faulted.happenings if w.kind == "decided"]
+    assert (decided.text("decision"), decided.fields["meanwhile"]) == ("keep", True)
+    assert decided.text("spare").startswith("rack0/tray00/gpu")
