@@ -30,6 +30,10 @@ class RecordError(RackproofError):
     """A run directory cannot be written, read or taken over as asked."""
 
 
+class SpaceError(RecordError):
+    """No space is left for a record."""
+
+
 class CheckpointError(RackproofError):
     """A checkpoint is incomplete, damaged, of another run, or cannot be written."""
 

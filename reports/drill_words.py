@@ -40,6 +40,13 @@ WORDS: Mapping[str, str] = {
     **{word: f"({word})" for word in ("diagnosed", "decided", "told", "restarted")},
 }
 """The timeline's word for a kind of happening; in brackets, what explains it."""
+ROOTS = (
+    "fault-fired", "processes", "steps", "digests", "restores", "reached", "survived", "detected",
+    "isolated", "evicted", "diagnosis", "kinds", "timeline", "restarts", "lost-steps",
+    "budget detect", "budget resume", "passed-over", "quarantine", "checkpoints", "samples",
+    "final-state", "clean-runs", "determinism", "fault-free", "replay", "no-process-left",
+)  # fmt: skip
+"""Claims, the nearest to the root first: what a run did wrong before what then came too late."""
 LEDGER: Mapping[str, str] = {
     "productive": "steps that count",
     "detect": "until the fault was seen",
@@ -78,13 +85,33 @@ def resumed_after(body: Mapping[str, Any]) -> float | None:
     return first["resumed"] - first["fault"]
 
 
-def headline(body: Mapping[str, Any]) -> str:
-    """Return the sentence beside the verdict."""
+def _reasons(body: Mapping[str, Any]) -> list[str]:
+    """Return why a drill is not PASS, the cause first: the record, the fault, then by `ROOTS`."""
     claims: Sequence[Mapping[str, Any]] = body["claims"]
     bad = [claim for claim in claims if claim["verdict"] == body["verdict"]]
+    own = [claim for claim in bad if not claim["id"].startswith("proof ")] or bad
+    own.sort(key=lambda claim: ROOTS.index(claim["id"]) if claim["id"] in ROOTS else len(ROOTS))
+    reasons = [f"{claim['id']}: {claim['message']}" for claim in own if claim["id"] != "events"]
+    steps = body["steps"]
+    if steps.get("from_nothing") and reasons:
+        reasons[0] = f"it began at step 1 again and lost {steps['lost']} steps; {reasons[0]}"
+    return [*_record(body), *reasons]
+
+
+def _record(body: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the record itself, where that decides."""
+    events = next((claim for claim in body["claims"] if claim["id"] == "events"), None)
+    if body["verdict"] != "UNKNOWN" or events is None or events["verdict"] != "UNKNOWN":
+        return []
+    problems = [str(each) for each in body.get("problems", ())]
+    whole = next((each for each in problems if events["message"].startswith(each)), "")
+    return [whole or events["message"].partition("; ")[0]]
+
+
+def headline(body: Mapping[str, Any]) -> str:
+    """Return the sentence beside the verdict."""
     if body["verdict"] != "PASS":
-        trouble = [*body.get("problems", ())] if body["verdict"] == "UNKNOWN" else []
-        reasons = trouble or [f"{claim['id']}: {claim['message']}" for claim in bad]
+        reasons = _reasons(body)
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         why = reasons[0] if reasons else "nothing could be judged"
         return f"{body['drill']}: {why}{more}; shown: {proven(body)}"

@@ -5,6 +5,7 @@ survives a SIGKILL; a cut last line is dropped by the reader and said.
 """
 
 import contextlib
+import errno
 import fcntl
 import json
 import math
@@ -18,9 +19,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from rackproof.diagnostics.evidence import SCHEMA, Head, Retested
-from rackproof.harness.errors import RecordError
+from rackproof.harness.errors import RecordError, SpaceError
 from rackproof.harness.model import Event, Measurement, Missing, Seen
 
+FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # no space, no quota, ulimit -f
 LONGEST_LINE = 1 << 24  # bytes; the first line of a rack of thousands of GPUs is under a tenth
 
 BEGUN, DONE = "begun", "done"
@@ -123,7 +125,8 @@ class LineFile:
                 left = left[written:]
         except OSError as error:
             msg = f"{self.path}: cannot be written ({error.strerror}); what stood there is kept"
-            raise RecordError(msg) from error
+            trouble = SpaceError if error.errno in FULL else RecordError
+            raise trouble(msg) from error
 
     def close(self) -> None:
         """Close the file; the lines are already there."""

@@ -12,15 +12,17 @@ from typing import Any
 
 from rackproof.diagnostics.recovery import expectations, honesty, samples, storage
 from rackproof.diagnostics.recovery import proof as proofs
-from rackproof.diagnostics.recovery.claims import Claim, soften
+from rackproof.diagnostics.recovery.claims import Claim, soften, unknown
 from rackproof.diagnostics.recovery.figures import Figures, figures
 from rackproof.diagnostics.recovery.ledger import Ledger
 from rackproof.diagnostics.recovery.record import DrillRecord
 from rackproof.diagnostics.recovery.timeline import Moment, flat
-from rackproof.diagnostics.recovery.view import View, view
+from rackproof.diagnostics.recovery.view import View, no_space, view
 from rackproof.diagnostics.verdict import Verdict, roll_up
 
 SCHEMA = "rackproof.drill/1"
+WHATEVER = frozenset(("digests", "fault-free", "replay", "processes", "no-process-left"))
+"""Claims that no full disk excuses: wrong states, and processes that are not as they should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +97,32 @@ def _claims(found: View) -> list[Claim]:
     equal = proofs.determinism(found, clean)
     free = proofs.fault_free(found, equal)
     first = (
-        expectations.fault_fired, expectations.detected, expectations.isolated,
+        honesty.events, expectations.fault_fired, expectations.detected, expectations.isolated,
         expectations.evicted, expectations.timeline, expectations.kinds, expectations.diagnosis,
         expectations.survived, expectations.reached, expectations.restarts,
         expectations.lost_steps, expectations.budget_detect, expectations.budget_resume,
-        honesty.events, honesty.steps, honesty.digests, honesty.processes,
+        honesty.steps, honesty.digests, honesty.processes,
         expectations.no_process_left, samples.samples, samples.quarantine,
         storage.checkpoints, storage.restores, storage.passed_over, storage.final_state,
     )  # fmt: skip
     return [*(make(found) for make in first), clean, equal, free, proofs.replay(found, free)]
 
 
+def _for_want_of_space(found: View, claims: list[Claim]) -> list[Claim]:
+    """Return the claims of a run whose disk was full: what it lacks then is not its own fault."""
+    full, cure = no_space(found.record), "make room, and hold it again"
+    return [
+        unknown(claim.id, f"{full[0]}: {claim.message}", cure, claim.level)
+        if full and claim.verdict is Verdict.FAIL and claim.id not in WHATEVER
+        else claim
+        for claim in claims
+    ]
+
+
 def judge(record: DrillRecord) -> Recovery:
     """Return what is to be said of a drill. Raises nothing for a record that could be read."""
     found = view(record)
-    claims, needed = _claims(found), proofs.required(found)
+    claims, needed = _for_want_of_space(found, _claims(found)), proofs.required(found)
     levels = proofs.levels(found, claims)
     counted = soften([*claims, *(level.claim for level in levels)], needed)
     book = found.book()

@@ -104,6 +104,7 @@ class Fact:
     final            step, digest, bytes: the state at the end, hashed from what was stored last
     left-behind      pids: processes of the run that were still there after its end, and were ended
     fired            fault, fired: an injection or a plant did strike (count)
+    full             why: no space was left for what the run, or the drill, writes
     outcome          why: how a job that did not come to its end was given up
     """
 

@@ -27,6 +27,7 @@ from rackproof.diagnostics.recovery.untold import Untold, untold
 from rackproof.harness.happening import DRILL as DRILL_KINDS
 from rackproof.harness.happening import TRAINER, Happening
 
+NO_END = "the record has no end: whoever held the drill was killed, or could not write"
 FELT_ALONE = frozenset(("kill", "freeze", "cut"))
 """Acts on a process, or on its way to the others, that a training run notices by itself."""
 FIELDS = ("weights", "optimizer", "rng", "data", "config", "topology", "commit")
@@ -198,17 +199,23 @@ def _told(course: Course, layer: str) -> Told:
     return Told(sound, trajectory(sound), tuple(dict.fromkeys(forged)))
 
 
+def no_space(record: DrillRecord) -> list[str]:
+    """Return in words that no space was left for what was written, in whatever course."""
+    return list({str(f.fields.get("why")): f for f in record.facts if f.what == "full"})
+
+
 def _cut(record: DrillRecord, faulted: Told | None) -> list[str]:
     """Return in which way the record, or the run in it, stops before its end."""
+    found = no_space(record)
+    if not record.ended:
+        return [*found, NO_END]
     if faulted is None:
-        return ["the run that was to be hit is not in the record"]
-    course, found = faulted.course, []
+        return [*found, "the run that was to be hit is not in the record"]
+    course = faulted.course
     if not (math.isfinite(course.began) and math.isfinite(course.ended)):
         found.append("its begin and end are not known")
     elif course.ended <= course.began:
         found.append("it has no end")
-    if not record.ended:
-        found.append("the record has no end")
     return found
 
 

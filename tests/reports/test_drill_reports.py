@@ -16,7 +16,7 @@ from rackproof.reports import render
 from rackproof.reports.drill import Watching, conclusion
 from rackproof.reports.drill_forms import as_json
 from rackproof.reports.drill_read import fingerprint, read_drill
-from rackproof.reports.drill_words import PROOFS, headline
+from rackproof.reports.drill_words import PROOFS, ROOTS, headline
 from rackproof.reports.html.drill_drawing import NARROW, WIDE, drawing, recoveries
 from rackproof.reports.html.drill_page import shares
 
@@ -184,3 +184,52 @@ def test_what_a_run_says_before_the_fault_is_no_timeline(run):
         watching.course("faulted", again=False)
         watching.said("faulted", Happening(1.0, "r0", "restore", {"step": 1, "uri": "peer:r1"}))
     assert "restored" not in file.getvalue()
+
+
+# --- the sentence beside the verdict -------------------------------------------------------------
+def said(verdict, *claims, problems=(), **steps):
+    keys = ("id", "verdict", "message")
+    rows = [dict(zip(keys, claim, strict=True)) for claim in claims]
+    body = {"drill": "gpu-loss", "verdict": verdict, "claims": rows, "problems": problems}
+    return headline({**body, "proof": "none", "proofs": [], "steps": steps, "timeline": []})
+
+
+def test_it_leads_with_what_is_wrong_with_the_record():
+    claims = [
+        ("reached", "UNKNOWN", "3 of 9 steps"),
+        ("fault-fired", "UNKNOWN", "nothing was injected"),
+        ("events", "UNKNOWN", "the record has no end: killed; line 4: cut short; hold it again"),
+    ]
+    text = said("UNKNOWN", *claims, problems=["line 4: cut short"])
+    assert text.startswith("gpu-loss: the record has no end: killed (and 2 more); shown")
+    text = said("UNKNOWN", *claims[:2], problems=["line 4: cut short"])
+    assert text.startswith("gpu-loss: fault-fired: nothing was injected (and 1 more)")
+
+
+def test_a_problem_that_has_several_parts_is_told_in_whole():
+    problem = "clean1: it did not come to its end (one; two)"
+    claim = ("events", "UNKNOWN", f"{problem}; hold the drill again")
+    assert said("UNKNOWN", claim, problems=[problem]).startswith(f"gpu-loss: {problem}; shown")
+
+
+def test_it_leads_with_the_cause_and_not_with_what_came_of_it():
+    claims = [
+        ("timeline", "FAIL", "did not happen: resumed"),
+        ("budget resume", "FAIL", "late"),
+        ("reached", "FAIL", "replica0 ended with exit code 4"),
+        ("proof L1", "FAIL", "reached: …"),
+    ]
+    text = said("FAIL", *claims)
+    assert text.startswith("gpu-loss: reached: replica0 ended with exit code 4 (and 2 more)")
+
+
+def test_a_run_that_began_again_from_nothing_is_called_so():
+    claim = ("checkpoints", "UNKNOWN", "no checkpoint was read again")
+    text = said("UNKNOWN", claim, from_nothing=True, lost=7)
+    assert "gpu-loss: it began at step 1 again and lost 7 steps; checkpoints: no" in text
+
+
+def test_every_claim_has_its_place_in_it(run):
+    body, _ = body_of(run)
+    own = {c["id"] for c in body["claims"] if not c["id"].startswith("proof ")}
+    assert own - {"events"} == set(ROOTS)

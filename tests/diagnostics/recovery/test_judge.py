@@ -185,13 +185,42 @@ SAID = st.builds(
     fields=FIELD_SETS,
     attempt=st.integers(1, 3),
 )
+FACTS = "died stopped thawed alive checkpoint final left-behind fired outcome full".split()
 SEEN = st.builds(
     Fact,
-    what=st.sampled_from("died stopped thawed alive checkpoint final left-behind fired".split()),
+    what=st.sampled_from(
+        "died stopped thawed alive checkpoint final left-behind fired outcome full".split()
+    ),
     fields=FIELD_SETS,
     course=st.sampled_from(["faulted", "clean1", "clean2", "replay"]),
     at=st.floats(99.0, 121.0),
 )
+
+
+FULL = "no space left on /data (0 bytes free)"
+
+
+def test_what_a_full_disk_broke_is_unknown_and_said_first(good):
+    good.drop("step", step=12).unfinished.add("faulted")
+    good.resee("checkpoint", {"verifies": False}, step=8)
+    assert good.judge().verdict is Verdict.FAIL
+    good.saw("full", 110.0, why=FULL)
+    assert good.claim("events").message.startswith(FULL)
+    for name in ("reached", "checkpoints"):
+        claim = good.claim(name)
+        assert (str(claim.verdict), FULL in claim.message) == ("UNKNOWN", True)
+    assert good.judge().verdict is Verdict.UNKNOWN
+
+
+def test_no_full_disk_excuses_two_states_of_one_step(good):
+    good.change("step", {"digest": "ab" * 32}, who="r0", step=9).saw("full", 110.0, why=FULL)
+    assert good.verdict("digests") == "FAIL"
+    assert good.judge().verdict is Verdict.FAIL
+
+
+def test_a_full_disk_under_a_run_without_a_fault_counts_as_well(good):
+    good.saw("full", 110.0, why=FULL, course="clean1")
+    assert good.judge().verdict is Verdict.UNKNOWN
 
 
 def in_time(said):
