@@ -4,11 +4,23 @@ Installed, it adds options and nothing else. With ``--rack`` (or the ini key ``r
 rackproof.fixtures.plugin, which brings the fixtures.
 """
 
+import argparse
 import os
 
 import pytest
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_MOST = 2**63 - 1
+
+
+def _seed(text: str) -> int:
+    """Return a seed; what is none, as the command line has it, is a usage error."""
+    if not (text.isascii() and text.isdecimal()) or int(text[:40]) > _MOST:
+        msg = f"{text[:40]!r} is no whole number from 0 to {_MOST}"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
 _OPTIONS = (
     ("--rack", {"metavar": "RACK", "help": "burn this rack: a shipped name, a TOML file, local"}),
     (
@@ -20,7 +32,7 @@ _OPTIONS = (
             "help": "plant KIND@SUBJECT[:key=value,...] into an emulated rack",
         },
     ),
-    ("--rack-seed", {"metavar": "N", "type": int, "help": "seed of noise, order and data"}),
+    ("--rack-seed", {"metavar": "N", "type": _seed, "help": "seed of noise, order and data"}),
     ("--rack-level", {"metavar": "LEVEL", "default": "quick", "help": "quick, acceptance or soak"}),
     ("--rack-out", {"metavar": "DIR", "help": "where the record is written"}),
     ("--rack-limits", {"metavar": "FILE", "help": "limits, golden values and waivers (TOML)"}),

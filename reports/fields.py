@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MOST = 2**53  # a JSON number beyond it has lost digits somewhere
+SEED = 2**63 - 1  # the largest; ours are written and read as whole numbers, exactly
 PAIR = 2
 
 

@@ -139,7 +139,7 @@ def _head(body: dict[str, Any]) -> Head:
     head = Head(
         rack=fields.text(body, "rack"),
         source=fields.text(body, "source"),
-        seed=fields.whole(body, "seed", low=-fields.MOST),
+        seed=fields.whole(body, "seed", low=-fields.MOST, high=fields.SEED),
         level=fields.text(body, "level"),
         verb=fields.text(body, "verb"),
         gpus=fields.words(body["gpus"], "gpus"),
