@@ -197,6 +197,26 @@ class _Reading:
     troubles: list[str] = field(default_factory=list)
     ended: bool = False
     count: int = 0
+    number: int | None = None  # of the last line; None in a record whose lines have none
+    whole: bool = True
+
+    def follows(self, body: Mapping[str, Any]) -> str:
+        """Take in the number of a line; return, once, that it is not the next one."""
+        number = body.get("line")
+        counted = isinstance(number, int) and not isinstance(number, bool)
+        if self.head is None:
+            self.number = 1 if counted else None
+            return "" if number in {None, 1} else self._broken("the lines before it are missing")
+        if self.number is None:
+            return ""
+        wanted, self.number = self.number + 1, number if counted else self.number + 1
+        if number == wanted and counted:
+            return ""
+        return self._broken(f"it is number {number}, and {wanted} should follow")
+
+    def _broken(self, why: str) -> str:
+        first, self.whole = self.whole, False
+        return f"the record is not whole: {why} (missing, doubled or out of order)" if first else ""
 
     def take(self, body: dict[str, Any]) -> None:
         kind = body["kind"]
@@ -263,6 +283,9 @@ def read_drill(run: Path) -> DrillRecord:
     path = folder / FILE
     problems, reading = Problems(path.name), _Reading()
     for number, body in lines(path, problems):
+        gap = reading.follows(body)
+        if gap:
+            problems.add(f"line {number}: {gap}")
         try:
             reading.take(body)
         except RecordError as error:
@@ -287,4 +310,5 @@ def read_drill(run: Path) -> DrillRecord:
         reading.planted,
         reading.ended,
         (*found, *reading.troubles),
+        reading.whole,
     )

@@ -2,8 +2,9 @@
 
 Kinds: `drill`, the first, with schema and head · `course`, once as it begins and once as it ends ·
 `happening` and `fact`, each of a course · `planted` · `trouble`, why the drill could not be held to
-its end · then what was concluded, `claim` and `end`, which nobody copies. A kill loses no line that
-was written; without `end` the drill was cut short. Several threads may write.
+its end · then what was concluded, `claim` and `end`, which nobody copies. Each has its number,
+`line`, from 1 on: a copy that lacks one, or has one twice, is known. A kill loses no line that was
+written; without `end` the drill was cut short. Several threads may write.
 """
 
 import threading
@@ -26,13 +27,15 @@ class DrillWriter:
         """Write to RUN/drill.jsonl, which the first line makes."""
         self._path = run / FILE
         self._file: LineFile | None = None
+        self._count = 0
         self._lock = threading.Lock()
 
     def _put(self, kind: str, fields: Mapping[str, Any]) -> None:
         with self._lock:
             if self._file is None:
                 self._file = LineFile(self._path)
-            self._file.put(kind, fields)
+            self._count += 1
+            self._file.put(kind, {"line": self._count, **fields})
 
     def head(self, head: Head) -> None:
         """Write the first line."""

@@ -23,6 +23,7 @@ from rackproof.diagnostics.verdict import Verdict, roll_up
 SCHEMA = "rackproof.drill/1"
 WHATEVER = frozenset(("digests", "fault-free", "replay", "processes", "no-process-left"))
 """Claims that no full disk excuses: wrong states, and processes that are not as they should be."""
+NOTHING: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +109,17 @@ def _claims(found: View) -> list[Claim]:
     return [*(make(found) for make in first), clean, equal, free, proofs.replay(found, free)]
 
 
-def _for_want_of_space(found: View, claims: list[Claim]) -> list[Claim]:
-    """Return the claims of a run whose disk was full: what it lacks then is not its own fault."""
-    full, cure = no_space(found.record), "make room, and hold it again"
+def _excused(found: View, claims: list[Claim]) -> list[Claim]:
+    """Return the claims of a run whose disk was full, or whose record is not whole.
+
+    What is missing then is not its own fault.
+    """
+    full, cure, kept = no_space(found.record), "make room, and hold it again", WHATEVER
+    if not found.record.whole:
+        full, cure, kept = ["the record is not whole"], "read the one that was written", NOTHING
     return [
         unknown(claim.id, f"{full[0]}: {claim.message}", cure, claim.level)
-        if full and claim.verdict is Verdict.FAIL and claim.id not in WHATEVER
+        if full and claim.verdict is Verdict.FAIL and claim.id not in kept
         else claim
         for claim in claims
     ]
@@ -122,7 +128,7 @@ def _for_want_of_space(found: View, claims: list[Claim]) -> list[Claim]:
 def judge(record: DrillRecord) -> Recovery:
     """Return what is to be said of a drill. Raises nothing for a record that could be read."""
     found = view(record)
-    claims, needed = _for_want_of_space(found, _claims(found)), proofs.required(found)
+    claims, needed = _excused(found, _claims(found)), proofs.required(found)
     levels = proofs.levels(found, claims)
     counted = soften([*claims, *(level.claim for level in levels)], needed)
     book = found.book()

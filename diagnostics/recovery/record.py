@@ -116,7 +116,11 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class DrillRecord:
-    """All that is known of a drill. `planted` is the contract's list; `problems` of its lines."""
+    """All that is known of a drill. `planted` is the contract's list; `problems` of its lines.
+
+    `whole` is False where lines are missing, doubled or out of their order: what it says is not
+    what happened.
+    """
 
     head: Head
     courses: Mapping[str, Course]
@@ -124,6 +128,7 @@ class DrillRecord:
     planted: Sequence[Mapping[str, Any]] = ()
     ended: bool = True
     problems: Sequence[str] = ()
+    whole: bool = True
 
     @property
     def faulted(self) -> Course | None:

@@ -95,6 +95,11 @@ def rewritten(folder, lines):
     return read_drill(folder)
 
 
+def with_one_more(folder, line):
+    lines = lines_of(folder)
+    return [*lines, {"line": len(lines) + 1, **line}]
+
+
 @pytest.mark.parametrize(
     ("forged", "said"),
     [
@@ -117,7 +122,7 @@ def rewritten(folder, lines):
 def test_a_forged_line_is_a_problem_and_no_exception(tmp_path, forged, said):
     written(tmp_path)
     before = read_drill(tmp_path)
-    record = rewritten(tmp_path, [*lines_of(tmp_path), forged])
+    record = rewritten(tmp_path, with_one_more(tmp_path, forged))
     (problem,) = record.problems
     assert said in problem
     assert record.courses == before.courses
@@ -126,7 +131,7 @@ def test_a_forged_line_is_a_problem_and_no_exception(tmp_path, forged, said):
 
 def test_trouble_is_a_problem_of_the_record(tmp_path):
     written(tmp_path)
-    record = rewritten(tmp_path, [*lines_of(tmp_path), {"kind": "trouble", "why": "it hangs"}])
+    record = rewritten(tmp_path, with_one_more(tmp_path, {"kind": "trouble", "why": "it hangs"}))
     assert record.problems == ("it hangs",)
 
 
@@ -174,3 +179,53 @@ def test_a_link_is_no_record(tmp_path):
     other.mkdir()
     (other / FILE).symlink_to(tmp_path / FILE)
     assert not is_drill(other)
+
+
+# --- a copy that is not whole --------------------------------------------------------------------
+def doubled(lines, at):
+    return [*lines[: at + 1], *lines[at:]]
+
+
+def dropped(lines, at):
+    return [*lines[:at], *lines[at + 1 :]]
+
+
+def swapped(lines, at):
+    return [*lines[:at], lines[at + 1], lines[at], *lines[at + 2 :]]
+
+
+def without_a_number(lines, at):
+    bare = {key: value for key, value in lines[at].items() if key != "line"}
+    return [*lines[:at], bare, *lines[at + 1 :]]
+
+
+@pytest.mark.parametrize("accident", [doubled, dropped, swapped, without_a_number])
+@pytest.mark.parametrize("at", range(1, 9))
+def test_a_line_that_is_missing_twice_there_or_elsewhere_is_known(tmp_path, accident, at):
+    written(tmp_path)
+    assert read_drill(tmp_path).whole
+    record = rewritten(tmp_path, accident(lines_of(tmp_path), at))
+    assert not record.whole
+    assert [each for each in record.problems if "the record is not whole" in each]
+
+
+def test_what_follows_a_line_that_is_missing_is_said_once(tmp_path):
+    written(tmp_path)
+    lines = dropped(dropped(lines_of(tmp_path), 6), 3)
+    (problem,) = rewritten(tmp_path, lines).problems
+    assert "line 4: the record is not whole: it is number 5, and 4 should follow" in problem
+
+
+def test_a_record_of_before_its_lines_had_numbers_is_read(tmp_path):
+    written(tmp_path)
+    before = read_drill(tmp_path)
+    bare = [{k: v for k, v in line.items() if k != "line"} for line in lines_of(tmp_path)]
+    record = rewritten(tmp_path, bare)
+    assert record == before
+    assert record.whole
+
+
+def test_a_record_whose_first_lines_are_gone_is_none(tmp_path):
+    written(tmp_path)
+    with pytest.raises(RecordError, match="no head"):
+        rewritten(tmp_path, lines_of(tmp_path)[1:])

@@ -218,6 +218,16 @@ def test_no_full_disk_excuses_two_states_of_one_step(good):
     assert good.judge().verdict is Verdict.FAIL
 
 
+def test_of_a_record_that_is_not_whole_nobody_is_blamed(good):
+    good.change("step", {"digest": "ab" * 32}, who="r0", step=9)
+    good.problems.append("line 9: the record is not whole: it is number 10, and 9 should follow")
+    assert judge(good.record).verdict is Verdict.FAIL
+    found = judge(replace(good.record, whole=False))
+    assert found.verdict is Verdict.UNKNOWN
+    (claim,) = [claim for claim in found.claims if claim.id == "digests"]
+    assert claim.message.startswith("the record is not whole: step 9 has several states")
+
+
 def test_a_full_disk_under_a_run_without_a_fault_counts_as_well(good):
     good.saw("full", 110.0, why=FULL, course="clean1")
     assert good.judge().verdict is Verdict.UNKNOWN
