@@ -101,6 +101,9 @@ class _Search:
     ) -> None:
         self._course, self._facts, self._head, self._named = course, facts, head, named
         self._last = last_commit(course)
+        told = [h.number("step") for h in course.happenings if h.kind == "step"]
+        steps = [step for step in told if step is not None]
+        self._short = max(steps, default=0) < min((1, *steps)) + head.steps - 1
 
     def strike(self, what: Happening) -> Strike:
         named = what.fields.get("damages")
@@ -152,11 +155,14 @@ class _Search:
         return ""
 
     def _by_force(self, fact: Fact) -> bool:
-        """Say whether a death is none of old age: by a signal, or while others still worked."""
+        """Say whether a death is none of old age: by a signal, or with work still to be done.
+
+        Of a child of somebody's launcher nobody tells us the code, and the launcher may end well.
+        """
         code = fact.fields.get("code")
         if isinstance(code, int) and not isinstance(code, bool):
             return code < 0 or code > KILLED
-        return fact.at < self._last or not self._course.finished
+        return fact.at < self._last or self._short or not self._course.finished
 
     def _felt(self, what: Happening) -> str:
         """Return what our own coordinator felt of it (layer A), or what telemetry saw."""

@@ -51,3 +51,27 @@ def test_a_part_is_akin_to_its_whole_and_a_namesake_is_not():
 )
 def test_an_address_as_it_is_compared(text, found):
     assert place(text) == found
+
+
+def ended(scene, last):
+    """Have a launcher's child be killed after `last` steps, and the launcher end with code 0."""
+    scene.said["faulted"] = [
+        h
+        for h in scene.said["faulted"]
+        if h.attempt == 1 and h.kind in {"step", "injected"} and h.fields.get("step", 0) <= last
+    ]
+    scene.unsee("died").saw("died", 106.55, member="c0", pid=50, code=None)
+    return scene.saw("died", 107.0, member="c0", pid=49, code=0)
+
+
+def test_a_child_that_was_killed_was_struck_though_its_parent_ends_well(command):
+    assert ended(command, 5).verdict("fault-fired") == "PASS"
+    assert "it died (process 50)" in command.claim("fault-fired").message
+    assert (command.verdict("survived"), command.verdict("reached")) == ("FAIL", "FAIL")
+
+
+def test_a_child_that_was_gone_after_the_last_step_may_have_ended_by_itself(command):
+    ended(command, 5)
+    for step in range(6, 13):
+        command.say(106.0 + step / 100, "c0", "step", step=step)
+    assert command.verdict("fault-fired") == "UNKNOWN"
