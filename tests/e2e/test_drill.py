@@ -132,6 +132,16 @@ def test_a_command_is_killed_and_goes_on_from_its_checkpoint(cli, trainer, tmp_p
     assert gone(pids(tmp_path / "run"))
 
 
+def test_a_command_is_killed_again_when_it_has_gone_on(cli, trainer, tmp_path):
+    answer = cli("drill", "double-fault", "--seed", "7", "--steps", "30", "--out", "run", "--json",
+                 "--", *trainer, "30")  # fmt: skip
+    assert (answer.code, answer.json["restarts"]) == (0, 2), answer.out + answer.err
+    said = read_drill(tmp_path / "run").faulted.happenings
+    first, second = (what for what in said if what.kind == "injected")
+    assert first.number("pid") != second.number("pid")
+    assert any(what.kind == "step" and first.at < what.at < second.at for what in said)
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [
