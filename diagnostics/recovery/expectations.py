@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
 from rackproof.diagnostics.recovery.ending import ending
+from rackproof.diagnostics.recovery.record import Fact
 from rackproof.diagnostics.recovery.strikes import akin
 from rackproof.diagnostics.recovery.telling import whole
 from rackproof.diagnostics.recovery.timeline import (
@@ -251,11 +252,10 @@ def reached(view: View) -> Claim:
 def no_process_left(view: View) -> Claim:
     """Was nothing of the run still there after its end?"""
     facts = view.facts("left-behind")
-    pids = [pid for fact in facts for pid in _pids(fact.fields.get("pids"))]
-    if pids:
-        return broken(
-            "no-process-left", f"{len(pids)} were still there, and were ended: {pids[:5]}"
-        )
+    left = [_named(view, pid, fact) for fact in facts for pid in _pids(fact.fields.get("pids"))]
+    if left:
+        said = f"{len(left)} were still there, and were ended: {some(left)}"
+        return broken("no-process-left", said)
     ours = {
         pid
         for fact in view.facts("alive")
@@ -263,11 +263,22 @@ def no_process_left(view: View) -> Claim:
     }
     gone = {whole(fact.fields.get("pid")) for fact in view.facts("died")}
     if ours - gone:
-        said = f"nobody saw the end of process {min(ours - gone)}"
+        said = f"nobody saw the end of {_named(view, min(ours - gone))}"
         return unknown("no-process-left", said, "hold the drill again")
     if not facts and not gone:
         return unknown("no-process-left", "nobody looked for processes", "hold the drill again")
     return holds("no-process-left", f"{len(gone)} processes, all of them gone")
+
+
+def _named(view: View, pid: object, fact: Fact | None = None) -> str:
+    """Return a process in words: its pid, and whose it is, as far as that is known."""
+    told = [(what.fields.get("pid"), what.who) for what in view.faulted.of("hello")]
+    told += [(f.fields.get("pid"), str(f.fields.get("member"))) for f in view.facts("alive")]
+    who = next((name for number, name in told if number == pid), "")
+    below = fact.fields.get("member") if fact is not None else None
+    if not who and isinstance(below, str) and below:
+        who = f"started by {below}"
+    return f"process {pid} ({who})" if who else f"process {pid}"
 
 
 def _pids(value: object) -> Sequence[object]:

@@ -316,13 +316,18 @@ def test_a_run_that_does_not_come_to_its_last_step(good):
 
 def test_a_process_that_is_left_behind(good):
     good.saw("left-behind", 117.0, pids=[4242])
-    fails(good, "no-process-left", "1 were still there, and were ended: [4242]")
+    fails(good, "no-process-left", "1 were still there, and were ended: process 4242")
+
+
+def test_who_is_left_behind_is_named_where_that_is_known(good):
+    good.saw("left-behind", 117.0, member="r0", pids=[21, 4242])
+    fails(good, "no-process-left", "process 21 (r1); process 4242 (started by r0)")
 
 
 def test_an_end_that_nobody_saw_is_unknown(good):
     good.unsee("died", member="s0")
     assert good.verdict("no-process-left") == "UNKNOWN"
-    assert "process 30" in good.claim("no-process-left").message
+    assert "process 30 (s0)" in good.claim("no-process-left").message
 
 
 def test_processes_that_nobody_looked_for_are_unknown(command):
