@@ -2,8 +2,9 @@
 
 It adopts every orphan below it (PR_SET_CHILD_SUBREAPER), so that a double fork or a setsid does not
 get away, and holds one end of a socket to the drill: when the drill dies, whatever killed it, the
-socket closes and the keeper kills the tree. If the keeper itself is killed, the command gets
-SIGKILL from the kernel (PR_SET_PDEATHSIG), and the rest falls to the drill.
+socket closes and the keeper kills the tree (the kernel wakes it, where it was stopped). If the
+keeper itself is killed, the command gets SIGKILL from the kernel (PR_SET_PDEATHSIG), and the rest
+falls to the drill.
 
 Called as ``python -m rackproof.harness.launch.keeper FD COMMAND…``. Tells, a JSON message each:
 ``{"started": pid}`` or ``{"failed": why}``, ``{"exited": code}``, and at last ``{"ended": pids,
@@ -40,6 +41,7 @@ class Keeper:
         self.pid = 0
         self.asked = False
         processes.control(processes.SUBREAPER, 1)
+        processes.control(processes.PARENT_DEATH, signal.SIGCONT)  # a command may have stopped us
         self.woken, writing = os.pipe()
         for end in (self.woken, writing):
             os.set_blocking(end, False)

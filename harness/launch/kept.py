@@ -129,6 +129,7 @@ class Kept:
         """
         if self._ended:
             return []
+        self._keeper.send_signal(signal.SIGCONT)  # a command may have stopped it
         with contextlib.suppress(OSError):
             self._socket.send(json.dumps({"end": grace, "settle": settle}).encode())
         self._hear(2 * grace + settle + START, "ended")

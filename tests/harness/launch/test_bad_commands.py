@@ -175,13 +175,13 @@ def test_one_that_would_never_end_is_ended(job: Make, script: str, pattern: str)
     assert started(run) == 1
 
 
-def test_one_that_stops_its_keeper(job: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_stops_its_keeper(job: Make) -> None:
     script = "while [ ! -e $RP_RUN_DIR/go ]; do sleep 0.01; done; kill -STOP $PPID; sleep 1000"
     with job(["sh", "-c", script], patience=1.0, grace=0.1) as run:
-        monkeypatch.setattr("rackproof.harness.launch.kept.START", 0.5)
         (run.folder / "go").touch()
         assert not run.finish(1e9)
     assert run.problems == ["replica0 made no step for 1 s"]
+    assert seen(run, "died")[0]["code"] == -signal.SIGTERM  # its keeper was there to see it
 
 
 def test_output_that_a_child_keeps_open_is_read_to_its_end(job: Make) -> None:
@@ -349,9 +349,13 @@ with CommandJob(sys.argv[2:], pathlib.Path(sys.argv[1]), grace=0.5) as run:
 """
 
 
+@pytest.mark.parametrize("stopped", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_a_drill_that_is_killed_leaves_nothing(
-    tmp_path: Path, trainer: Trainer, number: signal.Signals
+    tmp_path: Path,
+    trainer: Trainer,
+    number: signal.Signals,
+    stopped: bool,  # noqa: FBT001
 ) -> None:
     inner = trainer("""
     import signal
@@ -374,5 +378,8 @@ def test_a_drill_that_is_killed_leaves_nothing(
         )
         everyone = [keeper, *processes.descendants(keeper.pid)]
         assert len(everyone) >= 3
+        if stopped:
+            os.kill(keeper.pid, signal.SIGSTOP)
+            assert processes.in_state(keeper, "T", 30.0)
         os.kill(drill.pid, number)
     assert all(processes.gone(process, 30.0) for process in everyone)
