@@ -67,9 +67,10 @@ class Round:
         for place in self.run.places.active:
             place.spent, place.count, place.sent = 0.0, 0, self.began
         self._intent()
-        for name, own in self.owners.items():
+        for name, own in list(self.owners.items()):  # one may be found to be gone when it is asked
             self._ask(self.run.places.all[name], own)
-        self._fill()
+        if self.ballot is not None:
+            self._fill()
 
     def _owned(self) -> dict[str, list[int]]:
         """Return which micro-shards each member computes."""
@@ -107,7 +108,8 @@ class Round:
         return [sample for shard in self.ballot.shards for sample in self.ids[shard]]
 
     def _ask(self, place: Place, shards: list[int], *, check: bool = False) -> None:
-        assert self.ballot is not None  # noqa: S101
+        if self.ballot is None or place.state != ACTIVE:
+            return
         for shard in shards:
             self.ballot.ask(shard, place.name)
         work = [[shard, list(self.ids[shard])] for shard in shards]

@@ -6,6 +6,7 @@ is started again, and goes on from what the replicas hold. When this process die
 ends, and the kernel kills what does not read it.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -59,6 +60,7 @@ class LayerA(Waiting):
         self.happenings = []
         self._step = 0
         self._ended = False
+        self._gate: dict[str, Any] | None = None  # the last that was ordered
         self._attempts: dict[str, int] = {}
         self._living: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: list[IO[bytes]] = []
@@ -174,6 +176,9 @@ class LayerA(Waiting):
         if self._attempts[COORDINATOR] <= RESTARTS and not self._over.is_set():
             names = [seat.name for seat in self.roster.seats]
             self._spawn(COORDINATOR, [name for name in names if name not in self._living])
+            if self._gate is not None:
+                with contextlib.suppress(DrillError):  # gone at once: the next look sees it
+                    self._say(COORDINATOR, self._gate)
 
     def _see(self, what: str, **fields: Any) -> None:
         self.seen.append(Seen(what, fields, time.monotonic()))
@@ -290,7 +295,8 @@ class LayerA(Waiting):
 
     def gate(self, step: int | None) -> None:
         """Have no step begun after `step`; None lets the run go on."""
-        self._say(COORDINATOR, {"order": "gate", "step": step})
+        self._gate = {"order": "gate", "step": step}
+        self._say(COORDINATOR, self._gate)
 
     def replace(self, member: str, subject: str) -> None:
         """Tell the coordinator to go on with the spare at `subject` instead of a member."""

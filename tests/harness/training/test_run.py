@@ -108,6 +108,15 @@ def test_a_coordinator_that_dies_is_followed_by_one_that_goes_on(tmp_path, clean
     assert not said(job, "restarted")
 
 
+def test_a_gate_that_was_opened_stays_open_when_the_coordinator_dies(tmp_path, clean):
+    def hit(job):
+        job.reach(6)
+        job.gate(None)
+        job.kill(COORDINATOR)
+
+    assert digests(ran(tmp_path, Plan(steps=STEPS, replicas=2, gate=6), hit)) == clean
+
+
 def test_a_spare_with_a_wrong_state_is_refused_and_the_next_one_is_taken(tmp_path, clean):
     def hit(job):
         job.order("s0", "wrong-state")
