@@ -83,6 +83,11 @@ def needs(last: Callable[[int], int] = latest, replicas: int = 1) -> Callable[[s
     return lambda _layer, _seed: least
 
 
+def least_torchft(replicas: int) -> Least:
+    """Return what a drill needs of torchft: a checkpoint before its end, and one after it."""
+    return Least(2 * Plan().every, replicas)
+
+
 def replicas(job: Job) -> list[str]:
     """Return who takes part, in order."""
     return sorted(each.name for each in job.members() if each.role == "replica")

@@ -63,7 +63,7 @@ def _hold_command(stage: Stage) -> None:
 
 def needs(layer: str, _seed: int) -> Least:
     """Return what a layer must have at least: somebody who goes on, but for a command."""
-    return Least(acts.FEWEST, 1 if layer == "C" else 2)
+    return acts.least_torchft(2) if layer == "B" else Least(acts.FEWEST, 1 if layer == "C" else 2)
 
 
 DRILL = Drill(

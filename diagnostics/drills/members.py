@@ -96,7 +96,7 @@ def bad_spare(stage: Stage) -> None:
 
 def _double(layer: str, _seed: int) -> Least:
     """Return what a double fault needs: somebody who goes on, but for a command."""
-    return Least(acts.FEWEST, {"A": 2, "B": 3, "C": 1}[layer])
+    return acts.least_torchft(3) if layer == "B" else Least(acts.FEWEST, 1 if layer == "C" else 2)
 
 
 DRILLS = (
