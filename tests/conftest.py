@@ -10,6 +10,7 @@ CI, such as nvcc.
 import importlib.util
 import os
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -21,6 +22,14 @@ import pytest
 PACKAGES = {"cc": "gcc libc6-dev", "nvcc": "nvidia-cuda-toolkit", "chromium-browser": "chromium"}
 # The extra of ours that brings a module.
 EXTRAS = {"torch": "test-torch", "torchft": "test-torch"}
+
+
+def pytest_configure() -> None:
+    """Hear the signals that tests send to what they start, also under ``nohup`` and ``&``."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def require_all() -> bool:

@@ -135,10 +135,9 @@ class Replica:
         return members
 
     def _changed(self, members: list[int]) -> None:
-        """Say who is gone and who is back, if we are the first of those who stayed."""
+        """Say who is gone, if we are the first of those who stayed."""
         stayed = self.before & set(members) or ({*members} if self.taken is None else set[int]())
-        gone, come = self.before - set(members), set(members) - self.before
-        back = come if self.before else set()
+        gone = self.before - set(members)
         self.before = set(members)
         if self.number != min(stayed, default=-1):
             return
@@ -148,22 +147,23 @@ class Replica:
         self.tell("epoch", epoch=self.epoch, participants=names, shards=self._shards(members))
         for member in sorted(gone):
             self.tell("isolated", member=f"r{member}", epoch=self.epoch)
-        for member in sorted(back):
-            self.tell("spare-active", member=f"r{member}", instead=f"r{member}", subject="")
 
     def _shards(self, members: list[int]) -> dict[str, list[int]]:
         every = range(self.plan.micro_shards)
         return {f"r{member}": list(every[member :: self.plan.replicas]) for member in members}
 
     def _restored(self) -> None:
-        step, digest = self.taken or (0, "")
+        """Say that we are back, and with which state: one voice, so that the order is true."""
+        (step, digest), name, back = self.taken or (0, ""), f"r{self.number}", not self.met
         self.taken, self.met, self.healed = None, True, True
         if self.net.step != step or self.net.digest() != digest:
             msg = f"the state of step {step} that a peer gave was not taken over whole"
             raise DrillError(msg)
+        if back and self.attempt > 1:
+            self.tell("spare-active", member=name, instead=name, subject="")
         peer = f"peer:r{self.group.ranked[self.healing.rank]}"
         self.tell("restore", step=step, uri=peer, fields=list(self.store.fields))
-        self.tell("resynchronised", member=f"r{self.number}", step=step, digest=digest)
+        self.tell("resynchronised", member=name, step=step, digest=digest)
 
     def _again(self, why: str) -> None:
         """Give this step up; torchft meets for it again."""
