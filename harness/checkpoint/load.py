@@ -85,6 +85,10 @@ def _load(store: Store, directory: str) -> Loaded:
     if sorted(said.order) != sorted(tensors):
         msg = "its context lists other tensors than its parts hold"
         raise CheckpointError(msg)
+    laid = [entry.name for layout, _ in read for entry in layout.entries if entry.end > entry.begin]
+    if laid != [name for name in said.order if tensors[name].nbytes]:
+        msg = "its context lists its tensors in another order than its parts hold them"
+        raise CheckpointError(msg)
     return _judged(found, said, tensors)
 
 

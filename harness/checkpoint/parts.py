@@ -29,6 +29,7 @@ HEAD = 8  # bytes: the length of the header
 HEADER_MOST = 100 << 20  # bytes; the limit of safetensors
 DIMENSIONS_MOST = 32
 MOST = 1 << 62  # bytes or elements; no file is larger
+ELEMENTS_MOST = 1 << 59  # sides of 0 left out: NumPy forms no array of more, though it be empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,7 @@ def _entry(name: str, row: object, what: str) -> Entry:
             and isinstance(offsets, list)
             and len(offsets) == 2  # noqa: PLR2004 - begin and end
             and all(whole(offset, MOST) for offset in offsets)
+            and math.prod(side or 1 for side in shape) <= ELEMENTS_MOST
         )
         if plain and math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize == offsets[1] - offsets[0]:
             return Entry(name, dtype, tuple(shape), *offsets)

@@ -31,7 +31,7 @@ def read(tier, step):
 
 def test_it_is_short_and_stands_alone():
     text = READER.read_text("utf-8")
-    assert len(text.splitlines()) < 100
+    assert len(text.splitlines()) < 190
     assert "import rackproof" not in text
     assert "from rackproof" not in text
 
@@ -60,7 +60,7 @@ def test_it_refuses_what_is_damaged(tier, step, name, words):
     said = read(tier, step)
     assert said.returncode == 1
     assert words in said.stderr
-    if step == 1:
+    if name == "part-1.safetensors":  # what a delta rests on; the context of its parent is its own
         assert read(tier, 2).returncode == 1
 
 
