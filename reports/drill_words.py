@@ -41,6 +41,7 @@ WORDS: Mapping[str, str] = {
 }
 """The timeline's word for a kind of happening; in brackets, what explains it."""
 ROOTS = (
+    "undisturbed",
     "fault-fired", "processes", "steps", "digests", "restores", "reached", "survived", "detected",
     "isolated", "evicted", "diagnosis", "kinds", "timeline", "restarts", "lost-steps",
     "budget detect", "budget resume", "passed-over", "quarantine", "checkpoints", "samples",

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackproof.diagnostics.recovery import expectations, honesty, samples, storage
+from rackproof.diagnostics.recovery import expectations, honesty, outside, samples, storage
 from rackproof.diagnostics.recovery import proof as proofs
 from rackproof.diagnostics.recovery.claims import Claim, soften, unknown
 from rackproof.diagnostics.recovery.figures import Figures, figures
@@ -106,7 +106,9 @@ def _claims(found: View) -> list[Claim]:
         expectations.no_process_left, samples.samples, samples.quarantine,
         storage.checkpoints, storage.restores, storage.passed_over, storage.final_state,
     )  # fmt: skip
-    return [*(make(found) for make in first), clean, equal, free, proofs.replay(found, free)]
+    alone = outside.undisturbed(found.facts("died", "stopped"))
+    rest = [*(make(found) for make in first), clean, equal, free, proofs.replay(found, free)]
+    return outside.excused([alone, *rest], found.hits)
 
 
 def _excused(found: View, claims: list[Claim]) -> list[Claim]:

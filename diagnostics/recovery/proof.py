@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
+from rackproof.diagnostics.recovery.outside import spoilt
 from rackproof.diagnostics.recovery.record import PROOFS
 from rackproof.diagnostics.recovery.storage import LOOK, one_kind
 from rackproof.diagnostics.recovery.telling import shorten, whole
@@ -74,6 +75,9 @@ def _spoilt(view: View, told: Told) -> str:
     event = next(told.of("injected", "lost", "isolated", "restarted"), None)
     if event is not None:
         return f"it was not free of faults ({event.kind} {event.text('member')})".replace(" )", ")")
+    hit = spoilt(view.facts("died", "stopped", course=course.name))
+    if hit:
+        return hit
     return "it went back to a checkpoint" if path.rollbacks else ""
 
 

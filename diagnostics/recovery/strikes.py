@@ -7,6 +7,7 @@ injection for which nothing was seen to happen did not fire; the word of the inj
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from rackproof.diagnostics.recovery.outside import foreign
 from rackproof.diagnostics.recovery.record import Course, Fact, Head
 from rackproof.diagnostics.recovery.telling import real, whole
 from rackproof.harness.happening import Happening
@@ -146,7 +147,7 @@ class _Search:
         """Return what was seen of the process that was hit."""
         pid, member = what.number("pid"), what.text("member")
         for fact in self._facts:
-            if fact.what not in SIGNS or fact.at < what.at - SLACK:
+            if fact.what not in SIGNS or fact.at < what.at - SLACK or foreign(fact):
                 continue
             found = whole(fact.fields.get("pid"))
             same = found == pid if None not in (found, pid) else fact.fields.get("member") == member

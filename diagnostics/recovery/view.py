@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rackproof.diagnostics.recovery import timeline
+from rackproof.diagnostics.recovery import outside, timeline
 from rackproof.diagnostics.recovery.claims import Claim, broken, unknown
 from rackproof.diagnostics.recovery.ledger import Ledger, Run, ledger, works_of
 from rackproof.diagnostics.recovery.record import (
@@ -137,11 +137,20 @@ class View:
         """Return the facts of some kinds of a course."""
         return [f for f in self.record.facts if f.what in kinds and f.course == course]
 
+    @property
+    def hits(self) -> list[str]:
+        """What somebody else than the drill did to the run's processes, in words."""
+        return outside.hits(self.facts("died", "stopped"))
+
     def absent(self, name: str, what: str, level: str = "") -> Claim:
-        """Say that something did not happen: FAIL, or UNKNOWN where it may only be unread."""
-        if not self.gaps:
+        """Say that something did not happen: FAIL, or UNKNOWN where it may only be unread.
+
+        Nor is it the run's fault where something else hit it as well.
+        """
+        gaps = [*self.gaps, *self.hits]
+        if not gaps:
             return broken(name, what, level)
-        return unknown(name, f"{what}, but {self.gaps[0]}", "hold the drill again", level)
+        return unknown(name, f"{what}, but {gaps[0]}", "hold the drill again", level)
 
     def unresumed(self, name: str, what: str, level: str = "") -> Claim:
         """Say that no step came after the fault: as `absent`, UNKNOWN where none was left to do."""

@@ -215,6 +215,15 @@ def control(option: int, value: int) -> bool:
         return False
 
 
+def mortal() -> None:
+    """Die with the thread that started us, also while we are stopped, and of SIGINT as of others.
+
+    Python would end with an exit code of its own; who sees the signal knows that somebody sent it.
+    """
+    control(PARENT_DEATH, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def is_subreaper() -> bool:
     """Return whether orphans below this process become its children."""
     found = ctypes.c_int(0)

@@ -12,7 +12,6 @@ import json
 import math
 import os
 import selectors
-import signal
 import socket
 import sys
 import time
@@ -396,5 +395,5 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    processes.control(processes.PARENT_DEATH, signal.SIGKILL)  # also while it is stopped
+    processes.mortal()
     sys.exit(main(sys.argv[1:]))

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rackproof.harness.launch import processes
 from rackproof.harness.training.roster import ADDRESS, write_whole
 
 BLOCK = 1 << 16
@@ -112,4 +113,5 @@ async def _main(folder: Path, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    processes.mortal()
     asyncio.run(_main(Path(sys.argv[1]), sys.argv[2:]))

@@ -9,7 +9,6 @@ stdin ends, whoever started it is dead, and so is it.
 import contextlib
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -282,5 +281,5 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    processes.control(processes.PARENT_DEATH, signal.SIGKILL)  # also while it is stopped
+    processes.mortal()
     sys.exit(main(sys.argv[1:]))

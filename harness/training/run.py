@@ -9,6 +9,7 @@ ends, and the kernel kills what does not read it.
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -30,6 +31,7 @@ from rackproof.harness.training.replica import DATA, ORDERS
 from rackproof.harness.training.roster import Roster
 
 EVERY = 0.01  # s between two looks; a look costs about 50 µs
+STATES = 0.1  # s between two looks at who was stopped
 GRACE = 5.0  # s that a process may take to go when it is over
 COORDINATOR = "coordinator"
 PROXY = "proxy"
@@ -63,6 +65,9 @@ class LayerA(Waiting):
         self._gate: dict[str, Any] | None = None  # the last that was ordered
         self._attempts: dict[str, int] = {}
         self._living: dict[str, subprocess.Popen[bytes]] = {}
+        self._ends: dict[int, str] = {}  # by pid, who of ours sends it SIGKILL: drill, order
+        self._still: set[int] = set()  # pids that we stopped, or were seen to be stopped
+        self._states = 0.0
         self._logs: list[IO[bytes]] = []
         self._news = threading.Condition()
         self._over = threading.Event()
@@ -131,14 +136,17 @@ class LayerA(Waiting):
 
     def close(self) -> None:
         """End all processes; those that are still there are killed."""
-        self._over.set()
+        with self._news:
+            for child in self._living.values():
+                self._mine(child)  # also those that the kernel ends with the thread that began them
+            self._over.set()
         if self._thread.is_alive():
             self._thread.join()
         with self._news:
             for child in self._living.values():
                 child.kill()
             for name, child in self._living.items():
-                self._see("died", member=name, pid=child.pid, code=child.wait())
+                self._died(name, child, child.wait())
                 for end in (child.stdin, child.stdout):
                     if end is not None:
                         end.close()
@@ -166,10 +174,32 @@ class LayerA(Waiting):
                 del self._living[name]
                 if child.stdin is not None:
                     child.stdin.close()
-                self._see("died", member=name, pid=child.pid, code=code)
+                self._died(name, child, code)
                 self._diary.note("exited", member=name, pid=child.pid, code=code)
                 if name == COORDINATOR and code and not self._ended:
                     self._again()
+        self._look_for_stops()
+
+    def _look_for_stops(self) -> None:
+        """See, now and then, who was stopped, and not by us."""
+        if (now := time.monotonic()) < self._states:
+            return
+        self._states = now + STATES
+        for name, child in self._living.items():
+            process = None if child.pid in self._still else processes.look(child.pid)
+            if process is not None and process.state == "T":
+                self._still.add(child.pid)
+                self._see("stopped", member=name, pid=child.pid, by="")
+
+    def _mine(self, child: subprocess.Popen[bytes]) -> None:
+        """Note that it is we who kill a process, where nobody else has done so before."""
+        if child.poll() is None:
+            self._ends[child.pid] = "drill"
+
+    def _died(self, name: str, child: subprocess.Popen[bytes], code: int) -> None:
+        """See that a process is gone, and who of ours sent the signal of which it died, if any."""
+        by = self._ends.get(child.pid, "") if code == -signal.SIGKILL else ""
+        self._see("died", member=name, pid=child.pid, code=code, by=by)
 
     def _again(self) -> None:
         """Start the coordinator again, who is told which members are gone."""
@@ -235,6 +265,7 @@ class LayerA(Waiting):
         """SIGKILL a member, and see that it is dead."""
         with self._news:
             child = self._child(member)
+            self._mine(child)
             child.kill()
             child.wait()
             self._look()
@@ -245,18 +276,22 @@ class LayerA(Waiting):
             process = processes.look(self._child(member).pid)
         sent = process is not None and processes.send(process, number)
         if process is not None and sent and processes.in_state(process, states, 5.0):
-            self._see(word, member=member, pid=process.pid)
+            self._see(word, member=member, pid=process.pid, by="drill")
             return
         msg = f"{member} could not be {word}"
         raise DrillError(msg)
 
     def freeze(self, member: str) -> None:
         """SIGSTOP a member, and see that it is stopped."""
+        with self._news:
+            self._still.add(self._child(member).pid)
         self._signal(member, 19, "Tt", "stopped")
 
     def thaw(self, member: str) -> None:
         """SIGCONT a member."""
         self._signal(member, 18, "RSD", "thawed")
+        with self._news:
+            self._still.discard(self._child(member).pid)
 
     def _say(self, name: str, body: Mapping[str, Any]) -> None:
         with self._news:
@@ -276,6 +311,8 @@ class LayerA(Waiting):
             raise DrillError(msg)
         if what == "storage":
             how = {"breaks": "", "under": "/", "after": 0, "seconds": 0.0, **how}
+            with self._news:
+                self._ends[self._child(member).pid] = "order" if how["breaks"] == "torn" else ""
         self._say(member, {"order": what, **how})
 
     def link(self, member: str, *, delay: float = 0.0, cut: bool = False) -> None:

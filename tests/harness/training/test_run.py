@@ -1,5 +1,7 @@
 """The reference run as real processes: hit in every way, it keeps the bits of the unhurt one."""
 
+import os
+import signal
 import subprocess
 import sys
 
@@ -68,6 +70,56 @@ def test_a_killed_replica_is_replaced_and_nothing_is_lost(tmp_path, clean):
     assert [what.text("instead") for what in said(job, "spare-active")] == ["r0"]
     assert committed(job)[-1].fields["participants"] == ["s0", "r1"]
     assert not said(job, "restarted")
+
+
+def senders(job):
+    """Return of each death who sent the signal: member → (code, by)."""
+    died = [each.fields for each in job.seen if each.what == "died"]
+    return {each["member"]: (each["code"], each["by"]) for each in died}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_death_says_who_sent_the_signal(tmp_path, number):
+    def hit(job):
+        job.reach(3)
+        pids = {each.name: each.pid for each in job.members()}
+        job.kill("r0")
+        assert job.until(lambda what: what.kind == "resynchronised")
+        os.kill(pids["r1"], number)
+
+    job = ran(tmp_path, Plan(steps=STEPS, replicas=3), hit)
+    found = senders(job)
+    assert found.pop("r1") == (-number, "")
+    assert found.pop("r0") == (-signal.SIGKILL, "drill")
+    assert set(found.values()) == {(0, "")}
+
+
+def test_whom_the_end_finds_is_ended_by_the_drill_the_second_coordinator_too(tmp_path):
+    with LayerA(Plan(steps=STEPS, replicas=2, gate=5, proxied=True), tmp_path) as job:
+        job.reach(3)
+        job.kill(COORDINATOR)
+        job.reach(5)
+    assert set(senders(job).values()) == {(-signal.SIGKILL, "drill")}
+
+
+def test_a_writer_that_was_ordered_to_die_died_of_its_order(tmp_path):
+    def hit(job):
+        job.reach(2)
+        job.order("r0", "storage", breaks="torn")
+
+    job = ran(tmp_path, Plan(steps=STEPS, replicas=2, every=4), hit)
+    assert senders(job)["r0"] == (-signal.SIGKILL, "order")
+
+
+def test_who_is_stopped_from_outside_is_seen_and_our_own_stop_is_told_apart(tmp_path):
+    with LayerA(Plan(steps=STEPS, replicas=3), tmp_path) as job:
+        job.reach(3)
+        pids = {each.name: each.pid for each in job.members()}
+        job.freeze("r1")
+        os.kill(pids["r0"], signal.SIGSTOP)
+        assert job.until(lambda what: what.kind == "lost" and what.text("member") == "r0")
+        stops = [each.fields for each in job.seen if each.what == "stopped"]
+    assert [(each["member"], each["by"]) for each in stops] == [("r1", "drill"), ("r0", "")]
 
 
 def test_without_a_spare_the_others_do_its_work(tmp_path, clean):
