@@ -68,13 +68,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A member: when it was there, its steps as one path, and what became of it."""
+    """A member: its `lives` (each from a hello to its death), its steps as one path, its fate."""
 
     name: str
     about: str
     y: float
-    begin: float
-    end: float
+    lives: tuple[tuple[float, float], ...]
     ticks: str
     marks: tuple[Mark, ...]
     still: tuple[tuple[float, float], ...]
@@ -128,19 +127,41 @@ def _number(what: Happening) -> int:
 
 
 def committed(course: Course) -> list[tuple[float, int]]:
-    """Return when each step was first told, in the order of time; who leads a run tells first."""
+    """Return when each step was first told, in the order of time; who leads a run tells first.
+
+    A run that goes back stands on the lower step from the moment of the restore on.
+    """
     told = [what for what in course.happenings if what.kind == "step"]
     lead = [what for what in told if what.who == LEAD]
+    back = [what for what in course.happenings if what.kind in ("restarted", "restore")]
     found: list[tuple[float, int]] = []
     for what in lead or told:
-        step = _number(what)
+        step, at = _number(what), what.at - course.began
+        if found and step <= found[-1][1]:
+            found += _fallen(back, course, found[-1], (at, step))
         if not found or step != found[-1][1]:
-            found.append((what.at - course.began, step))
+            found.append((at, step))
     return found
 
 
+def _fallen(
+    back: Iterable[Happening], course: Course, last: tuple[float, int], then: tuple[float, int]
+) -> list[tuple[float, int]]:
+    """Return when the run went back to below the step that it told next, where that was seen."""
+    between = [
+        (what.at - course.began, number)
+        for what in back
+        if last[0] < what.at - course.began <= then[0]
+        and (number := what.number("step")) is not None
+        and number < last[1]
+        and number < then[1]
+    ]
+    return between[:1]
+
+
 def _path(points: Iterable[tuple[float, float]]) -> str:
-    return " ".join(f"{'L' if n else 'M'}{x:g} {y:g}" for n, (x, y) in enumerate(points))
+    """Return a staircase: what was committed stays so until the moment of the next."""
+    return " ".join(f"H{x:g}V{y:g}" if n else f"M{x:g} {y:g}" for n, (x, y) in enumerate(points))
 
 
 def drawing(record: DrillRecord, width: int) -> Drawing | None:
@@ -217,8 +238,6 @@ def _lanes(record: DrillRecord, course: Course, scale: Scale, top: float) -> tup
 def _lane(record: DrillRecord, course: Course, scale: Scale, name: str, y: float) -> Lane:
     own = [what for what in course.happenings if what.who == name]
     about = [what for what in course.happenings if what.text("member") == name]
-    came = min((what.at for what in own), default=course.began)
-    went = _went(record, name, course.ended)
     steps = [scale.x(w.at - course.began) for w in own if w.kind == "step"][:MOST_TICKS]
     marks = [
         Mark(scale.x(w.at - course.began), y, MARKS[w.kind], _said(w, course))
@@ -234,22 +253,41 @@ def _lane(record: DrillRecord, course: Course, scale: Scale, name: str, y: float
         name,
         record.head.placement.get(name, ""),
         y,
-        scale.x(came - course.began),
-        scale.x(went - course.began),
+        tuple(
+            (scale.x(came - course.began), scale.x(went - course.began))
+            for came, went in lives(record, course, name)
+        ),
         " ".join(f"M{x:g} {y - 6:g}v12" for x in dict.fromkeys(steps)),
         tuple(sorted((*marks, *hit), key=lambda each: each.x)),
         tuple(_still(record, name, course, scale)),
     )
 
 
-def _went(record: DrillRecord, name: str, ended: float) -> float:
-    """Return when the last process of a member died."""
+def lives(record: DrillRecord, course: Course, name: str) -> list[tuple[float, float]]:
+    """Return when each process of a member was there: from its hello until it died.
+
+    One of which no death was seen is there until the next says hello. Who says none is there from
+    its first word on.
+    """
+    own = [what for what in course.happenings if what.who == name]
     died = [
-        fact.at
+        fact
         for fact in record.facts
-        if fact.what == "died" and fact.course == "faulted" and fact.fields.get("member") == name
+        if fact.what == "died" and fact.course == course.name and fact.fields.get("member") == name
     ]
-    return max(died, default=ended)
+    began: list[tuple[float, object]] = []
+    for what in own:
+        pid = what.fields.get("pid")
+        if what.kind == "hello" and not (began and began[-1][1] == pid):
+            began.append((what.at, pid))
+    if not began:
+        last = max((fact.at for fact in died), default=course.ended)
+        return [(min((what.at for what in own), default=course.began), last)]
+    nexts = [*(at for at, _ in began[1:]), course.ended]
+    return [
+        (at, min([f.at for f in died if f.fields.get("pid") == pid and f.at >= at], default=until))
+        for (at, pid), until in zip(began, nexts, strict=True)
+    ]
 
 
 def _still(

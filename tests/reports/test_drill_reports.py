@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
@@ -17,7 +18,14 @@ from rackproof.reports.drill import Watching, conclusion
 from rackproof.reports.drill_forms import as_json
 from rackproof.reports.drill_read import fingerprint, read_drill
 from rackproof.reports.drill_words import PROOFS, ROOTS, headline
-from rackproof.reports.html.drill_drawing import NARROW, WIDE, drawing, recoveries
+from rackproof.reports.html.drill_drawing import (
+    NARROW,
+    WIDE,
+    committed,
+    drawing,
+    lives,
+    recoveries,
+)
 from rackproof.reports.html.drill_page import shares
 
 
@@ -130,14 +138,37 @@ def test_what_is_drawn_lies_within_the_drawing(run, width):
     drawn = drawing(record, width)
     assert [lane.name for lane in drawn.lanes] == ["replica0"]
     assert drawn.lanes[0].ticks.count("M") == 15
-    assert drawn.line.count("L") == 14
-    for x, y in re.findall(r"[ML]([\d.]+) ([\d.]+)", drawn.line):
+    assert drawn.line.count("H") == 15  # one of them falls
+    for x, y in re.findall(r"[MH]([\d.]+)[ V]([\d.]+)", drawn.line):
         assert drawn.left <= float(x) <= drawn.right <= width
         assert 0 <= float(y) <= drawn.base <= drawn.height
     assert len(drawn.faults) == len(drawn.restarts) == 1
     (one,) = recoveries(body, width)
     assert [moment.word for moment in one.moments] == [e["what"] for e in body["timeline"]]
     assert all(one.left <= m.begin <= m.end <= one.right for m in one.moments)
+
+
+def test_a_member_that_was_restarted_has_two_lives_and_a_gap(run):
+    (lane,) = drawing(read_drill(run), WIDE).lanes
+    (begin, died), (again, end) = lane.lives
+    assert begin < died < again < end
+    course = read_drill(run).faulted
+    assert lives(read_drill(run), course, "replica0") == [(100.5, 101.11), (102.0, 103.1)]
+    assert lives(read_drill(run), course, "unheard") == [(100.0, 103.2)]
+
+
+def test_the_steps_fall_at_the_restore_and_never_slant(run):
+    record = read_drill(run)
+    line = [(round(at, 3), step) for at, step in committed(record.faulted)]
+    assert line[4:7] == [(1.0, 5), (1.2, 0), (2.1, 1)]
+    assert "L" not in drawing(record, WIDE).line
+
+
+def test_a_restore_that_goes_no_lower_is_no_fall(run):
+    course = read_drill(run).faulted
+    said = [*course.happenings, Happening(100.65, "spare", "restore", {"step": 1})]
+    more = replace(course, happenings=sorted(said, key=lambda what: what.at))
+    assert committed(more) == committed(course)
 
 
 def test_a_drill_in_which_nothing_was_run_has_a_page(run, capsys):
