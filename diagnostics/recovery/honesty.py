@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
 from rackproof.diagnostics.recovery.record import Fact
-from rackproof.diagnostics.recovery.telling import listed, whole
+from rackproof.diagnostics.recovery.telling import listed, shorten, whole
 from rackproof.diagnostics.recovery.trajectory import Commit
 from rackproof.diagnostics.recovery.untold import HIDDEN
-from rackproof.diagnostics.recovery.view import View
+from rackproof.diagnostics.recovery.view import Told, View
 
 LATE_OWN = 0.02  # s; our own processes stamp their lines themselves
 LATE_OTHER = 1.0  # s; a line that gives no time has that of its reading
@@ -79,6 +79,7 @@ def digests(view: View) -> Claim:
     if not told:
         return left_out("digests", "no digest of a state was told", "L1")
     wrong = [_two(commit) for commit in told if len(commit.digests) > 1]
+    wrong += last_words(view.faulted)
     different = {digest for commit in told for digest in commit.digests}
     count = len({commit.step for commit in told})
     if count >= FEW and len(different) * 2 < count:
@@ -93,6 +94,25 @@ def digests(view: View) -> Claim:
 def _two(commit: Commit) -> str:
     both = [f"{who} {digest[:12]}" for digest, who in commit.digests.items()]
     return f"step {commit.step} has several states: {', '.join(both[:3])}"
+
+
+def last_words(told: Told) -> list[str]:
+    """Return what is wrong with the last word of a run: the state with which it says that it ended.
+
+    Of a step that was not read nothing is known.
+    """
+    found = []
+    for what in told.of("ended"):
+        step, digest = whole(what.fields.get("step")), what.text("digest")
+        commit = told.path.steps.get(step) if step is not None else None
+        if commit is None or not digest:
+            continue
+        own = f"{what.who} ended with the state {shorten(digest)} of step {step}"
+        if commit.digests and digest not in commit.digests:
+            found.append(f"{own}, which was told as {', '.join(map(shorten, commit.digests))}")
+        elif step != told.path.top:
+            found.append(f"{own}, and step {told.path.top} was told")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

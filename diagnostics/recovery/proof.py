@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
+from rackproof.diagnostics.recovery.honesty import last_words
 from rackproof.diagnostics.recovery.outside import spoilt
 from rackproof.diagnostics.recovery.record import PROOFS
 from rackproof.diagnostics.recovery.storage import LOOK, one_kind
@@ -76,8 +77,9 @@ def _spoilt(view: View, told: Told) -> str:
     if event is not None:
         return f"it was not free of faults ({event.kind} {event.text('member')})".replace(" )", ")")
     hit = spoilt(view.facts("died", "stopped", course=course.name))
-    if hit:
-        return hit
+    wrong = [hit] if hit else last_words(told)
+    if wrong:
+        return wrong[0]
     return "it went back to a checkpoint" if path.rollbacks else ""
 
 

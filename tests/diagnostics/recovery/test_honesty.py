@@ -200,3 +200,25 @@ def test_the_next_attempt_of_a_name_lives(command):
     command.say(107.5, "c0", "hello", attempt=2, pid=51)
     command.saw("alive", 107.6, member="c0", pid=51, ours=True)
     assert command.verdict("processes") == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ({"digest": OTHER}, "ended with the state abababababab of step 12, which was told as"),
+        ({"step": 11}, "of step 11, which was told as"),
+    ],
+)
+def test_the_last_word_of_a_run_is_held_against_its_last_step(good, new, said):
+    fails(good.change("ended", new), "digests", said)
+
+
+def test_a_last_word_about_an_earlier_step_is_none(good, digest):
+    good.change("ended", {"step": 11, "digest": digest(11)})
+    fails(good, "digests", "of step 11, and step 12 was told")
+
+
+def test_a_fault_free_run_that_ends_with_another_state_is_none(good):
+    good.change("ended", {"digest": OTHER}, course="clean2")
+    assert "clean2: coordinator ended with the state" in good.claim("clean-runs").message
+    assert good.judge().verdict is Verdict.UNKNOWN

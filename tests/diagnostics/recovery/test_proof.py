@@ -28,6 +28,7 @@ def elsewhere(scene, step, loss=None, digest=OTHER):
         if loss is not None:
             new["loss"] = loss
         scene.change("step", new, step=later)
+        scene.change("ended", {"digest": new["digest"]}, step=later)
         for what in ("checkpoint", "final"):
             scene.resee(what, {"digest": new["digest"]}, step=later)
     return scene
