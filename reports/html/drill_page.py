@@ -83,7 +83,10 @@ def _ran(record: DrillRecord) -> list[dict[str, str]]:
         ("Training run", words.run_of(head)),
         ("Seed", str(head.seed)),
         ("Began", head.date or "not given"),
-        ("Wall time", f"{course.ended - course.began:.2f} s" if course else "not run"),
+        (
+            "Wall time, start and end of the processes included",
+            f"{course.ended - course.began:.2f} s" if course else "not run",
+        ),
         ("Command", " ".join(map(str, head.plan.get("command", ()))) or "none: our own"),
         *((f"Version of {name}", text) for name, text in head.versions.items()),
     ]
@@ -99,8 +102,9 @@ def _figures(body: Mapping[str, Any]) -> list[dict[str, str]]:
     young = body.get("young_daly")
     young = young if isinstance(young, Mapping) else {}
     ettr = body.get("ettr")
+    share = f"{ettr:.1%}{_of_training(body)}" if isinstance(ettr, float) else "–"
     rows = [
-        ("ETTR, productive over wall time", f"{ettr:.1%}" if isinstance(ettr, float) else "–"),
+        ("ETTR, productive over time of training", share),
         ("MTTD, fault to detected", seconds(body.get("mttd"))),
         ("MTTR, fault to resumed", seconds(body.get("mttr"))),
         ("RPO, steps undone by one fault", str(body.get("rpo_steps", "not known"))),
@@ -108,6 +112,19 @@ def _figures(body: Mapping[str, Any]) -> list[dict[str, str]]:
         ("Best interval by Young and Daly", seconds(young.get("interval_optimal"))),
     ]
     return [{"label": label, "value": value} for label, value in rows]
+
+
+def _of_training(body: Mapping[str, Any]) -> str:
+    """Return over how much time the shares are reckoned, and what is left out; or nothing."""
+    wall = body.get("wall")
+    found = [wall.get(key) for key in ("seconds", "start", "end")] if wall else []
+    if not found or not all(isinstance(each, int | float) for each in found):
+        return ""
+    seconds, start, end = found
+    return (
+        f" of {seconds:.2f} s, from the first work on a step to the last commit; {start:.2f} s"
+        f" before it and {end:.2f} s after it, the start and end of the processes, are not counted"
+    )
 
 
 def _members(record: DrillRecord) -> list[dict[str, str]]:

@@ -148,6 +148,18 @@ def test_what_is_drawn_lies_within_the_drawing(run, width):
     assert all(one.left <= m.begin <= m.end <= one.right for m in one.moments)
 
 
+def test_the_page_says_over_which_time_ettr_is_reckoned(run, capsys):
+    body, record = body_of(run)
+    wall, course = body["wall"], record.faulted
+    text = report(run, "html", capsys)
+    assert f" of {wall['seconds']:.2f} s, from the first work on a step" in text
+    assert f"{wall['start']:.2f} s before it and {wall['end']:.2f} s after it" in text
+    whole = wall["start"] + wall["seconds"] + wall["end"]
+    assert abs(whole - (course.ended - course.began)) < 1e-3
+    assert "start and end of the processes included" in text
+    assert "over wall time" not in text
+
+
 def test_a_member_that_was_restarted_has_two_lives_and_a_gap(run):
     (lane,) = drawing(read_drill(run), WIDE).lanes
     (begin, died), (again, end) = lane.lives
