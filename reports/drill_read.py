@@ -30,7 +30,9 @@ from rackproof.reports.drill_record import FILE
 from rackproof.reports.linewise import Problems, lines
 
 COURSES = ("clean1", "clean2", "faulted", "replay")
-FACTS = tuple("died stopped thawed alive checkpoint final left-behind fired outcome full".split())
+FACTS = tuple(
+    "died gone doubled stopped thawed alive checkpoint final left-behind fired outcome full".split()
+)
 MOST = 1 << 21  # happenings and facts of one record
 STEPS = 1 << 24  # more than any drill has
 WIDEST = 1 << 16  # members of a job

@@ -102,6 +102,21 @@ def victim(stage: Stage, job: Job) -> str:
     return stage.draw.choice(names)
 
 
+def kill(stage: Stage, job: Job, name: str, which: str = "the kill") -> bool:
+    """Kill a member of a command; one that was gone by then is recorded, and was not hit."""
+    try:
+        job.kill(name)
+    except DrillError as error:
+        missed(stage, which, str(error))
+        return False
+    return True
+
+
+def missed(stage: Stage, which: str, why: str) -> None:
+    """Record that a fault could not be placed: the drill shows nothing, and the run goes on."""
+    stage.fact("fired", fault=which, fired=0, why=why)
+
+
 def pause(stage: Stage, job: Job) -> None:
     """Let a drawn moment pass, so that the fault does not always strike at the same one."""
     job.until(lambda _: False, within=stage.draw.uniform(0.0, 0.02))

@@ -57,7 +57,7 @@ def _hold_command(stage: Stage) -> None:
     with stage.run(plan) as job:
         job.reach(step)
         acts.pause(stage, job)
-        job.kill(acts.victim(stage, job))
+        acts.kill(stage, job, acts.victim(stage, job))
         job.finish()
 
 

@@ -19,6 +19,7 @@ from rackproof.diagnostics.recovery.timeline import (
     follows,
     recoveries,
 )
+from rackproof.diagnostics.recovery.unhurt import CURE, OTHER, unhurt
 from rackproof.diagnostics.recovery.view import View
 
 TELEMETRY = frozenset(("detected", "diagnosed", "decided", "told"))
@@ -31,9 +32,19 @@ def fault_fired(view: View) -> Claim:
     if not view.struck:
         return unknown("fault-fired", "nothing was injected", cure)
     if view.idle:
+        why = _unplaced(view)
         said = f"{view.idle[0]} was injected, and nothing shows that it struck"
-        return unknown("fault-fired", said, cure)
+        return unknown("fault-fired", why or said, cure)
+    other = unhurt(view)
+    if other:
+        return unknown("fault-fired", other, CURE)
     return holds("fault-fired", some([f"{s.on}: {s.evidence}" for s in view.struck]))
+
+
+def _unplaced(view: View) -> str:
+    """Return why a fault of the drill could not be placed at all, where that is known."""
+    facts = [f.fields for f in view.facts("fired") if f.fields.get("why")]
+    return next((f"{each.get('fault')}: {each['why']}" for each in facts), "")
 
 
 def detected(view: View) -> Claim:
@@ -226,6 +237,8 @@ def survived(view: View) -> Claim:
     """Was a new step committed after the fault?"""
     if not view.fired:
         return view.unfired("survived", "L0")
+    if unhurt(view):
+        return unknown("survived", OTHER, "see the claim fault-fired", "L0")
     at = view.windows[0].at
     before = view.path.newest(at)
     if before >= view.last:
@@ -250,8 +263,10 @@ def reached(view: View) -> Claim:
 
 
 def no_process_left(view: View) -> Claim:
-    """Was nothing of the run still there after its end?"""
+    """Was nothing of the run still there after its end? Nor of one of a command without a fault?"""
     facts = view.facts("left-behind")
+    for told in view.clean if view.head.layer == "C" else ():
+        facts += view.facts("left-behind", course=told.course.name)
     left = [_named(view, pid, fact) for fact in facts for pid in _pids(fact.fields.get("pids"))]
     if left:
         said = f"{len(left)} were still there, and were ended: {some(left)}"
@@ -261,7 +276,7 @@ def no_process_left(view: View) -> Claim:
         for fact in view.facts("alive")
         if fact.fields.get("ours") is True and (pid := whole(fact.fields.get("pid")))
     }
-    gone = {whole(fact.fields.get("pid")) for fact in view.facts("died")}
+    gone = {whole(fact.fields.get("pid")) for fact in view.facts("died", "gone")}
     if ours - gone:
         said = f"nobody saw the end of {_named(view, min(ours - gone))}"
         return unknown("no-process-left", said, "hold the drill again")
@@ -274,10 +289,11 @@ def _named(view: View, pid: object, fact: Fact | None = None) -> str:
     """Return a process in words: its pid, and whose it is, as far as that is known."""
     told = [(what.fields.get("pid"), what.who) for what in view.faulted.of("hello")]
     told += [(f.fields.get("pid"), str(f.fields.get("member"))) for f in view.facts("alive")]
-    who = next((name for number, name in told if number == pid), "")
+    there = fact is None or fact.course == "faulted"
+    who = next((name for number, name in told if number == pid and there), "")
     below = fact.fields.get("member") if fact is not None else None
     if not who and isinstance(below, str) and below:
-        who = f"started by {below}"
+        who = f"started by {below}" if there or fact is None else f"{below} of {fact.course}"
     return f"process {pid} ({who})" if who else f"process {pid}"
 
 

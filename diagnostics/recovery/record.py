@@ -98,12 +98,14 @@ class Fact:
 
     `what` is one of:
     died             member, pid, code: a process is gone, seen by its parent or in /proc
+    gone             member, pid: it was seen alive, and is not there any more at the end
+    doubled          member, pids: several living processes said hello as one rank
     stopped, thawed  member, pid
     alive            member, pid, ours: the pid that a trainer named was there and a child of ours
     checkpoint       uri, tier, step, verifies, digest, fields (list), tensors (sha256), problem
     final            step, digest, bytes: the state at the end, hashed from what was stored last
     left-behind      pids: processes of the run that were still there after its end, and were ended
-    fired            fault, fired: an injection or a plant did strike (count)
+    fired            fault, fired: an injection or a plant did strike (count); why it did not
     full             why: no space was left for what the run, or the drill, writes
     outcome          why: how a job that did not come to its end was given up
     """

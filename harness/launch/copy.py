@@ -5,6 +5,7 @@ trainer writes there is never signalled. Where no rank said hello, the process t
 the CPU stands for the copy.
 """
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -69,11 +70,15 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """What a hello line came to: the process, where it is there, and the rank that it replaces."""
+    """What a hello line came to: the process, where it is there, and the rank that it replaces.
+
+    `beside`: who said hello as this rank before, and still lives; that one stays the rank.
+    """
 
     process: Process | None = None
     before: Rank | None = None
     ours: bool = False
+    beside: Process | None = None
 
 
 @dataclass(slots=True)
@@ -83,8 +88,8 @@ class Copy:
     `ever`: how many it made; `furthest`: the newest of all; `repeats`: how many each speaker told
     since that one came; `beyond`: when this attempt told one that was not planned (0: it did not).
     `struck`: when a drill hit a member; `renewed`: ranks that the launcher has replaced, until that
-    is all of them; `again`: how often we started it again without being told; `why` it will not be
-    started again.
+    is all of them; `met`: whoever said hello in this attempt and is ours; `again`: how often we
+    started it again without being told; `why` it will not be started again.
     """
 
     index: int
@@ -95,6 +100,7 @@ class Copy:
     said: dict[str, int] = field(default_factory=dict)
     struck: dict[str, float] = field(default_factory=dict)
     renewed: set[str] = field(default_factory=set)
+    met: dict[Process, str] = field(default_factory=dict)
     began: float = 0.0
     heard: float = 0.0
     ever: int = 0
@@ -133,7 +139,7 @@ class Copy:
     def start(self, *, resume: bool) -> None:
         """Start the command, as the next attempt; DrillError where that cannot be."""
         self.attempt += 1
-        self.ranks, self.said, self.renewed = {}, {}, set()
+        self.ranks, self.said, self.renewed, self.met = {}, {}, set(), {}
         self.repeats, self.beyond, self._hellos = {}, 0.0, 0
         self.code, self.why = None, ""
         order = self.order
@@ -182,8 +188,12 @@ class Copy:
         if self.kept is None or not processes.descends(pid, self.kept.root):
             return Greeting(process)
         before = self.ranks.get(hello.who)
-        if before is not None and before.process.started == process.started:
+        self.met[process] = hello.who
+        if before is not None and before.process == process:
             return Greeting(process, ours=True)
+        struck = self.struck.get(hello.who, -math.inf) >= self.began  # it may be stopped
+        if before is not None and not struck and processes.still(before.process):
+            return Greeting(process, ours=True, beside=before.process)
         self.ranks[hello.who] = Rank(process, time.monotonic())
         self.said.pop(hello.who, None)
         return Greeting(process, before, ours=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from rackproof.harness.errors import DrillError
 from rackproof.harness.happening import TRAINER, Happening
+from rackproof.harness.launch import processes
 from rackproof.harness.launch.copy import Copy
 from rackproof.harness.launch.member import Outcome, Seen
 from rackproof.harness.launch.processes import Process
@@ -160,6 +161,8 @@ class Crew:
         met = copy.greet(hello)
         pid, there = hello.number("pid"), met.process is not None
         self.saw("alive", member=hello.who, pid=pid, there=there, ours=met.ours, by="hello")
+        if met.beside is not None:
+            self.saw("doubled", member=hello.who, pids=[met.beside.pid, pid])
         if met.before is None:
             return
         self._out(hello.who, "closed")
@@ -208,6 +211,9 @@ class Crew:
         self._hear(self.tail.drain())
         if kept.process is not None:
             self.died(kept.process, copy.name, copy.code)
+        for process, member in copy.met.items():  # whose parent reaped it before we looked
+            if (process.pid, process.started) not in self._dead and not processes.still(process):
+                self.saw("gone", member=member, pid=process.pid)
         return left
 
     def heals(self, copy: Copy, member: str) -> bool:

@@ -335,3 +335,18 @@ def test_processes_that_nobody_looked_for_are_unknown(command):
     assert command.verdict("no-process-left") == "UNKNOWN"
     command.saw("left-behind", 118.0, pids=[])
     assert command.verdict("no-process-left") == "PASS"
+
+
+def test_one_that_was_seen_and_is_not_there_any_more_has_gone(command):
+    command.saw("alive", 108.0, member="c0", pid=52, there=True, ours=True)
+    assert command.verdict("no-process-left") == "UNKNOWN"
+    command.saw("gone", 118.5, member="c0", pid=52)
+    assert command.verdict("no-process-left") == "PASS"
+    command.saw("left-behind", 118.0, member="c0", pids=[52])
+    assert command.verdict("no-process-left") == "FAIL"
+
+
+@pytest.mark.parametrize("course", ["clean1", "clean2"])
+def test_what_a_command_leaves_behind_without_a_fault_is_its_own_fault(command, course):
+    command.saw("left-behind", 116.0, course=course, member="c0", pids=[77])
+    fails(command, "no-process-left", f"process 77 (c0 of {course})")

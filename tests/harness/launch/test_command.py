@@ -1,6 +1,8 @@
 """The main path: a command is started, followed, hit, started again, finished, and gone."""
 
 import os
+import shlex
+import textwrap
 from collections.abc import Callable
 
 import pytest
@@ -284,3 +286,41 @@ def test_who_listens_is_told_at_once(job: Make, trainer: Trainer) -> None:
     assert told == ["injected", *(found.kind for found in run.acts)]
     assert facts == [fact.what for fact in run.seen]
     assert all(isinstance(found, Happening) for found in run.happenings)
+
+
+def test_helpers_that_say_hello_as_the_rank_do_not_take_its_place(
+    job: Make, trainer: Trainer
+) -> None:
+    body = """
+    say("hello", pid=os.getpid(), rank=0, world=1)
+    read, write = os.pipe()
+    if os.fork() == 0:  # a loader that imports who says hello, and ends with the trainer
+        say("hello", pid=os.getpid(), rank=0, world=1)
+        os.close(write)
+        os.read(read, 1)
+        os._exit(0)
+    os.close(read)
+    while len(open(os.environ["RP_EVENTS"]).readlines()) < 2:
+        time.sleep(0.005)
+    """
+    with job(trainer(textwrap.dedent(body) + LOOP), steps=40) as run:
+        found = run.until(lambda each: each.kind == "hello")
+        run.reach(5)
+        assert found is not None
+        assert [member.pid for member in run.members()] == [found.fields["pid"]]
+        run.kill("replica0")
+        go(run)
+        assert run.finish(), run.problems
+    first, helper = (h.fields["pid"] for h in run.happenings if h.kind == "hello" and h.attempt < 2)
+    assert seen(run, "doubled")[0] == {"member": "replica0", "pids": [first, helper]}
+    assert kinds(run).count("lost") == kinds(run).count("restarted") == 1
+    assert helper in [fact["pid"] for fact in seen(run, "gone")]
+
+
+def test_who_was_reaped_by_another_is_seen_to_be_gone(job: Make, trainer: Trainer) -> None:
+    words = trainer(f"say('hello', pid=os.getpid(), rank=0, world=1)\n{LOOP}")
+    with job(["sh", "-c", f"{shlex.join(words)}; exit 0"], steps=40) as run:
+        go(run)
+        assert run.finish(), run.problems
+    met = {each.fields["pid"] for each in run.happenings if each.kind == "hello"}
+    assert met <= {fact["pid"] for fact in (*seen(run, "died"), *seen(run, "gone"))}
