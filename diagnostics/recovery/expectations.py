@@ -20,7 +20,7 @@ from rackproof.diagnostics.recovery.timeline import (
     recoveries,
 )
 from rackproof.diagnostics.recovery.unhurt import CURE, OTHER, unhurt
-from rackproof.diagnostics.recovery.view import View
+from rackproof.diagnostics.recovery.view import View, no_space
 
 TELEMETRY = frozenset(("detected", "diagnosed", "decided", "told"))
 """What none but the watch over the rack says."""
@@ -29,6 +29,7 @@ TELEMETRY = frozenset(("detected", "diagnosed", "decided", "told"))
 def fault_fired(view: View) -> Claim:
     """Did every injection strike? A drill without a fault shows nothing."""
     cure = "hold the drill again, with more steps or another seed"
+    cure = "make room, and hold it again" if no_space(view.record) else cure
     if not view.struck:
         return unknown("fault-fired", "nothing was injected", cure)
     if view.idle:

@@ -58,6 +58,7 @@ class LayerA(Waiting):
         self.plan, self.folder, self.name = plan, folder.absolute(), name
         self.roster = Roster.of(self.folder, plan, placement or {})
         self.seen: list[Seen] = []
+        self.problems: list[str] = []
         self.tail = Tail(self.folder / FOLDER)
         self.happenings = []
         self._step = 0
@@ -79,19 +80,28 @@ class LayerA(Waiting):
         try:
             (self.folder / "logs").mkdir(parents=True, exist_ok=True)
             DataSet.write(self.folder / DATA, self.plan)
+            self._diary = Diary(self.folder, SUPERVISOR, 1)
         except OSError as error:
-            msg = f"{self.folder}: cannot be written ({error.strerror})"
-            raise DrillError(msg) from error
-        self._diary = Diary(self.folder, SUPERVISOR, 1)
+            raise self._unwritten(error) from error
         self._write_roster(resume=False)
         self._thread.start()
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _begin(self) -> None:
         with self._news:
             if self.plan.proxied:
                 self._spawn(PROXY, [seat.name for seat in self.roster.seats])
             self._spawn(COORDINATOR, [])
             for seat in self.roster.seats:
                 self._spawn(seat.name, [])
-        return self
+
+    def _unwritten(self, error: OSError) -> DrillError:
+        return DrillError(f"{self.folder}: cannot be written ({error.strerror})")
 
     def __exit__(self, *_: object) -> None:
         """End all that is left."""
@@ -100,7 +110,10 @@ class LayerA(Waiting):
     def _write_roster(self, *, resume: bool) -> None:
         seats, sha = self.roster.seats, self.roster.commit or commit.here(Path(__file__).parent)
         self.roster = Roster(self.folder, self.plan, seats, resume, sha)
-        self.roster.save()
+        try:
+            self.roster.save()
+        except OSError as error:
+            raise self._unwritten(error) from error
 
     def _spawn(self, name: str, more: list[str]) -> None:
         """Start one process, the next attempt of its name."""
@@ -113,9 +126,9 @@ class LayerA(Waiting):
         if kind == "threads" and (attempt > 1 or name.startswith("s")):
             threads = int(value)
         environment = {**os.environ, **dict.fromkeys(THREADS, str(threads)), "PYTHONHASHSEED": "0"}
-        log = (self.folder / "logs" / f"{name}.{attempt}.log").open("ab")
-        self._logs.append(log)
         try:
+            log = (self.folder / "logs" / f"{name}.{attempt}.log").open("ab")
+            self._logs.append(log)
             self._living[name] = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-P", "-m", module, *words, *more],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE if name == PROXY else log,
@@ -160,8 +173,22 @@ class LayerA(Waiting):
     def _follow(self) -> None:
         while not self._over.wait(EVERY):
             with self._news:
-                self._look()
+                try:
+                    self._look()
+                except DrillError as error:  # on a thread of ours: said at the end
+                    self._trouble(str(error))
                 self._news.notify_all()
+
+    def _trouble(self, what: str) -> None:
+        if what not in self.problems:
+            self.problems.append(what)
+
+    def _exited(self, **fields: Any) -> None:
+        """Write that a process is gone; what cannot be written is kept in words."""
+        try:
+            self._diary.note("exited", **fields)
+        except OSError as error:
+            self._trouble(str(self._unwritten(error)))
 
     def _look(self) -> None:
         for what in self.tail.poll():
@@ -175,7 +202,7 @@ class LayerA(Waiting):
                 if child.stdin is not None:
                     child.stdin.close()
                 self._died(name, child, code)
-                self._diary.note("exited", member=name, pid=child.pid, code=code)
+                self._exited(member=name, pid=child.pid, code=code)
                 if name == COORDINATOR and code and not self._ended:
                     self._again()
         self._look_for_stops()

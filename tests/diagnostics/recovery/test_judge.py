@@ -252,3 +252,10 @@ def test_whatever_stands_in_a_record_it_is_judged_and_never_passes(head_of, said
     assert text_of(found) == text_of(judge(record))
     shares = found.as_json()["ledger"]
     assert not shares or sum(shares.values()) == 1.0
+
+
+def test_the_cure_of_a_fault_for_which_there_was_no_space_is_space(good):
+    good.drop("injected")
+    assert "more steps or another seed" in good.claim("fault-fired").message
+    good.saw("full", 104.0, why=FULL)
+    assert good.claim("fault-fired").message == "nothing was injected; make room, and hold it again"

@@ -1,5 +1,6 @@
 """The reference run as real processes: hit in every way, it keeps the bits of the unhurt one."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 
 from rackproof.harness.errors import DrillError
 from rackproof.harness.launch import processes
+from rackproof.harness.training.diary import Diary
 from rackproof.harness.training.plan import Plan, Samples
 from rackproof.harness.training.run import COORDINATOR, LayerA
 
@@ -158,6 +160,40 @@ def test_a_coordinator_that_dies_is_followed_by_one_that_goes_on(tmp_path, clean
     assert digests(job) == clean
     assert job._attempts[COORDINATOR] == 2
     assert not said(job, "restarted")
+
+
+def test_a_disk_that_is_full_is_told_in_words_and_what_died_is_started_again(
+    tmp_path, clean, monkeypatch
+):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def hit(job):
+        job.reach(7)
+        monkeypatch.setattr(Diary, "note", full)  # of this process; its children write on
+        job.kill(COORDINATOR)
+
+    job = ran(tmp_path, Plan(steps=STEPS, replicas=2), hit)
+    assert digests(job) == clean
+    assert job.problems == [f"{tmp_path}: cannot be written (No space left on device)"]
+    assert senders(job)[COORDINATOR] == (0, "")
+
+
+def test_a_run_that_cannot_be_begun_leaves_nobody(tmp_path, monkeypatch):
+    job = LayerA(Plan(steps=STEPS, replicas=2), tmp_path)
+    spawn = job._spawn
+
+    def one(name, more):
+        if name == "r1":
+            (tmp_path / "logs").rename(tmp_path / "gone")
+        spawn(name, more)
+
+    monkeypatch.setattr(job, "_spawn", one)
+    with pytest.raises(DrillError, match="cannot be started"), job:
+        pass
+    pids = [each.fields["pid"] for each in job.seen if each.what == "died"]
+    assert len(pids) == 2
+    assert all(processes.look(pid) is None for pid in pids)
 
 
 def test_a_gate_that_was_opened_stays_open_when_the_coordinator_dies(tmp_path, clean):
