@@ -180,7 +180,7 @@ class CommandJob(NoOrders):
             said = f"the command had not ended after {within:g} s, at step {crew.newest}"
             crew.say(Outcome(said))
             return False
-        if self.steps is not None and crew.newest < self.steps:
+        if self.steps is not None and crew.made < self.steps:
             crew.say(Outcome(f"the command ended at step {crew.newest} of {self.steps}"))
         return all(copy.code == 0 for copy in crew.copies)
 

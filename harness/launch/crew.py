@@ -53,18 +53,24 @@ class Terms:
 
 @dataclass(slots=True)
 class Crew:
-    """All copies. `newest` is the newest step that any of them committed."""
+    """All copies. `newest` is the newest step that any of them committed; `base` their first."""
 
     copies: Sequence[Copy]
     tail: Tail
     terms: Terms
     placement: dict[str, str]
     newest: int = 0
+    base: int = 1
     happenings: list[Happening] = field(default_factory=list)
     acts: list[Happening] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     _dead: set[tuple[int, int]] = field(default_factory=set)
+
+    @property
+    def made(self) -> int:
+        """How many steps were made, of a trainer that counts from 0 or from 1."""
+        return self.newest - self.base + 1
 
     def over(self) -> bool:
         """Return whether every copy has ended for good."""
@@ -141,14 +147,15 @@ class Crew:
         if step is None or step < 0:
             self.say(f"{happening.who}: a step without a number")
             return
-        before = copy.said.get(happening.who, 0)
+        self.base = min(self.base, step)
+        before = copy.said.get(happening.who, self.base - 1)
         if step <= before and not copy.backwards:
             copy.backwards = True
             self.say(f"{happening.who}: step {step} after step {before}, without a restore")
         copy.said[happening.who] = step
         copy.ever += 1
         copy.heard = time.monotonic()
-        if self.terms.last is not None and step > self.terms.last:
+        if self.terms.last is not None and step - self.base >= self.terms.last:
             copy.beyond = copy.beyond or copy.heard
         if step > copy.furthest:
             copy.furthest = step

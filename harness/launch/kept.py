@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from rackproof.harness.errors import DrillError
 from rackproof.harness.launch import keeper, processes
 
 START = 60.0  # seconds in which the keeper must have started the command
+LOOK = 0.2  # seconds between two looks at whether the keeper is stopped
 LOST = -signal.SIGKILL  # what a command is taken to have ended with when its keeper was killed
 
 _adopting = threading.Lock()
@@ -46,7 +48,7 @@ class Kept:
         """Start it; DrillError where that cannot be, and then nothing was started."""
         self.code: int | None = None
         self._mark = os.fsencode(f"RP_EVENTS={environment.get('RP_EVENTS', '')}")
-        self._ended = False
+        self._ended = self._alone = False
         self._told: dict[str, Any] = {}
         _adopt(more=True)
         try:
@@ -55,7 +57,7 @@ class Kept:
             _adopt(more=False)
             msg = f"cannot start {command[0]}: {getattr(error, 'strerror', None) or error}"
             raise DrillError(msg) from error
-        self._hear(START, "started", "failed")
+        self._hear_awake(START, "started", "failed")
         if "started" not in self._told:
             why = self._told.get("failed", "its keeper was ended before it could tell")
             self._close()
@@ -96,14 +98,31 @@ class Kept:
     def poll(self) -> int | None:
         """Return the command's exit code, None while it runs."""
         if self.code is None and not self._ended:
+            self._wake()
             self._hear(0.0, "exited")
         return self.code
 
     def await_code(self, seconds: float) -> int | None:
         """Wait until the command has ended; return its exit code, None after `seconds`."""
         if self.code is None and not self._ended:
-            self._hear(seconds, "exited")
+            self._hear_awake(seconds, "exited")
         return self.code
+
+    def _wake(self) -> None:
+        """Have the keeper go on, where a command has stopped it."""
+        seen = processes.look(self.root)
+        if seen is not None and seen.state == "T":
+            self._keeper.send_signal(signal.SIGCONT)
+
+    def _hear_awake(self, seconds: float, *awaited: str) -> None:
+        """As `_hear`, and see to it that the keeper is not stopped meanwhile."""
+        deadline = time.monotonic() + seconds
+        while not self._alone and not any(word in self._told for word in awaited):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            self._wake()
+            self._hear(min(left, LOOK), *awaited)
 
     def _hear(self, seconds: float, *awaited: str) -> None:
         """Take in what the keeper says, until one of `awaited` or for `seconds` each."""
@@ -116,6 +135,7 @@ class Kept:
             except OSError:
                 message = b""
             if not message:  # somebody killed the keeper
+                self._alone = True
                 self.code = LOST if self.code is None else self.code
                 return
             self._told.update(json.loads(message))
@@ -129,10 +149,10 @@ class Kept:
         """
         if self._ended:
             return []
-        self._keeper.send_signal(signal.SIGCONT)  # a command may have stopped it
+        self._wake()
         with contextlib.suppress(OSError):
             self._socket.send(json.dumps({"end": grace, "settle": settle}).encode())
-        self._hear(2 * grace + settle + START, "ended")
+        self._hear_awake(2 * grace + settle + START, "ended")
         self._close()
         stayed = self._told.get("stayed", [])
         if stayed:
@@ -144,11 +164,13 @@ class Kept:
         """Have the keeper go, which kills what is left, and sweep what outlived it."""
         self._ended = True
         self._socket.close()
-        try:
-            self._keeper.wait(START)
-        except subprocess.TimeoutExpired:
-            self._keeper.kill()
-            self._keeper.wait()
+        deadline = time.monotonic() + START
+        while self._keeper.poll() is None:
+            self._wake()
+            if time.monotonic() > deadline:
+                self._keeper.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._keeper.wait(LOOK)
         if self._keeper.returncode != 0:
             self._sweep()
         _adopt(more=False)

@@ -132,6 +132,25 @@ def test_a_command_is_killed_and_goes_on_from_its_checkpoint(cli, trainer, tmp_p
     assert gone(pids(tmp_path / "run"))
 
 
+@pytest.mark.parametrize("steps", [["--steps", "40"], []])
+def test_a_command_that_counts_from_0_is_judged_alike(cli, tmp_path, steps):
+    path = tmp_path / "train0.py"
+    path.write_text(TRAINER.replace("step=step,", "step=step - 1,"), "utf-8")
+    answer = cli("drill", "gpu-loss", "--seed", "7", *steps, "--out", "run", "--json", "--",
+                 sys.executable, str(path), "40")  # fmt: skip
+    assert answer.code == 0, answer.out + answer.err
+    assert (answer.json["steps"]["planned"], answer.json["steps"]["committed"]) == (40, 40)
+    assert read_drill(tmp_path / "run").problems == ()
+
+
+def test_a_command_is_told_how_many_steps_it_makes_when_it_counts_from_0(cli, tmp_path):
+    path = tmp_path / "train0.py"
+    path.write_text(TRAINER.replace("step=step,", "step=step - 1,"), "utf-8")
+    answer = cli("drill", "gpu-loss", "--steps", "39", "--", sys.executable, str(path), "40")
+    assert answer.code == 3
+    assert "makes 40 steps, and not 39: give --steps 40" in " ".join(answer.out.split())
+
+
 def test_a_command_is_killed_again_when_it_has_gone_on(cli, trainer, tmp_path):
     answer = cli("drill", "double-fault", "--seed", "7", "--steps", "30", "--out", "run", "--json",
                  "--", *trainer, "30")  # fmt: skip

@@ -184,6 +184,13 @@ def test_one_that_stops_its_keeper(job: Make) -> None:
     assert seen(run, "died")[0]["code"] == -signal.SIGTERM  # its keeper was there to see it
 
 
+def test_one_that_stops_its_keeper_at_once_is_started_all_the_same(job: Make) -> None:
+    script = "kill -STOP $PPID; exit 0"
+    with job(["sh", "-c", script], patience=1e9) as run:
+        assert run.finish(1e9)
+    assert run.problems == []
+
+
 def test_output_that_a_child_keeps_open_is_read_to_its_end(job: Make) -> None:
     script = "echo step 1; setsid sh -c 'trap \"\" TERM; echo step 2; sleep 1000' &"
     terms = {"log_regex": r"step (?P<step>\d+)", "grace": 0.2}
