@@ -215,12 +215,15 @@ def control(option: int, value: int) -> bool:
         return False
 
 
-def mortal() -> None:
+def mortal(parent: int | None = None) -> None:
     """Die with the thread that started us, also while we are stopped, and of SIGINT as of others.
 
-    Python would end with an exit code of its own; who sees the signal knows that somebody sent it.
+    `parent` is the pid of its process: where it was gone before we came here, we are not needed.
+    Of SIGINT Python would end with an exit code of its own; a signal says that somebody sent it.
     """
     control(PARENT_DEATH, signal.SIGKILL)
+    if parent is not None and os.getppid() != parent:
+        os._exit(5)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

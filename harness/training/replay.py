@@ -4,7 +4,8 @@ In: the plan, the data set, and, for a run that lost micro-shards or put shards 
 log. Out: the digest of every step. `fault_free` and `replay` compute in this process; `apart` does
 it in a child that has as many BLAS threads as the plan says, which is what a judge wants, because
 another number of threads gives other bits. ``python -m rackproof.harness.training.replay`` is that
-child: a JSON object on stdin, a JSON line for each step on stdout.
+child: a JSON object on stdin, a JSON line for each step on stdout; it is told its parent's pid, and
+dies with it.
 """
 
 import json
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from rackproof.harness.errors import DrillError
+from rackproof.harness.launch import processes
 from rackproof.harness.training.data import Batch, DataSet, DataState
 from rackproof.harness.training.model import Model, module
 from rackproof.harness.training.optimizer import AdamW, State
@@ -144,9 +146,10 @@ def apart(
     """
     told = None if log is None else [asdict(each) for each in log]
     order = json.dumps({"plan": plan.as_json(), "folder": str(folder), "log": told})
+    words = [sys.executable, "-P", "-m", MODULE, str(os.getpid())]
     try:
         done = subprocess.run(  # noqa: S603  ourselves, with no argument of anybody's
-            [sys.executable, "-P", "-m", MODULE],
+            words,
             input=order, capture_output=True, text=True, timeout=within, check=False,
             env=pinned(os.environ, plan.threads),
         )  # fmt: skip
@@ -200,4 +203,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    processes.mortal(*(int(word) for word in sys.argv[1:]))
     sys.exit(main())

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from rackproof.harness.errors import DrillError, RackproofError
 from rackproof.harness.happening import Happening
+from rackproof.harness.launch import processes
 from rackproof.harness.launch.tail import Tail
 from rackproof.harness.training.plan import Plan
 from rackproof.harness.training.torch import require_torch
@@ -62,7 +63,7 @@ def _run(place: Path) -> int:
     module = "rackproof.harness.training.torch.replay"
     with (place / "replay.log").open("ab") as log:
         return subprocess.run(  # noqa: S603 - our own module
-            [sys.executable, "-P", "-m", module, str(place)],
+            [sys.executable, "-P", "-m", module, str(place), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -101,7 +102,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Replay what lies in a folder."""
     parser = argparse.ArgumentParser(prog="rackproof.harness.training.torch.replay")
     parser.add_argument("place", type=Path)
-    place: Path = parser.parse_args(arguments).place
+    parser.add_argument("parent", type=int, nargs="?", help="the pid with which it dies")
+    told = parser.parse_args(arguments)
+    place: Path = told.place
+    if told.parent is not None:
+        processes.mortal(told.parent)
     try:
         plan = read_plan(place / "plan.json")
         require_torch()

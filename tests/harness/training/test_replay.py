@@ -1,6 +1,8 @@
 """One process gives the bits that any number of members had to give, and refuses a false log."""
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackproof.harness.errors import DrillError
+from rackproof.harness.launch import processes
 from rackproof.harness.training import replay
 from rackproof.harness.training.data import DataSet, DataState, due
 from rackproof.harness.training.model import THREADED, Model
@@ -159,6 +162,31 @@ def test_a_child_gives_the_same(folder):
     plan = replace(PLAN, mode="drop-batch")
     log = [Logged(1, (0, 3)), Logged(2, (1, 2, 4), (7,))]
     assert replay.apart(plan, folder, log) == replay.replay(plan, folder, log)
+
+
+@pytest.mark.parametrize("worked", [0.0, 2.0], ids=["at once", "at work"])
+def test_the_child_dies_with_whoever_asked(tmp_path, worked):
+    text = (
+        "import os, pathlib, sys, threading\n"
+        "from rackproof.harness.launch import processes\n"
+        "from rackproof.harness.training import replay\n"
+        "from rackproof.harness.training.dataset import DataSet\n"
+        "from rackproof.harness.training.plan import Plan\n"
+        "def strike():\n"
+        "    while not (found := [p for p in processes.descendants(os.getpid())\n"
+        "                         if processes.effort(p) >= float(sys.argv[2])]):\n"
+        "        os.sched_yield()\n"
+        "    print(found[0].pid, flush=True)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "plan, folder = Plan(steps=100000), pathlib.Path(sys.argv[1])\n"
+        "DataSet.write(folder, plan)\n"
+        "threading.Thread(target=strike).start()\n"
+        "replay.apart(plan, folder)\n"
+    )
+    words = [sys.executable, "-c", text, str(tmp_path), str(worked)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    left = processes.look(int(done.stdout))
+    assert left is None or processes.gone(left, 10.0), done.stderr
 
 
 def test_a_child_that_cannot_is_an_error(folder, tmp_path):
