@@ -154,7 +154,8 @@ def conclusion(body: Mapping[str, Any], record: DrillRecord, file: TextIO) -> No
     page.line(f"{record.head.expected.proof} was required, {record.head.expected.best} is the most"
               " that this drill can show", indent="  ")  # fmt: skip
     _planted(page, body)
-    problems = [*body.get("problems", ()), *([body["remark"]] if body.get("remark") else [])]
+    told = [*body.get("problems", ()), *([body["remark"]] if body.get("remark") else [])]
+    problems = list(dict.fromkeys(told))
     if problems:
         page.title("Problems")
         for problem in problems[:PROBLEMS]:

@@ -40,6 +40,7 @@ WORDS: Mapping[str, str] = {
     **{word: f"({word})" for word in ("diagnosed", "decided", "told", "restarted")},
 }
 """The timeline's word for a kind of happening; in brackets, what explains it."""
+NOTHING = "fault-fired: nothing was injected"
 ROOTS = (
     "undisturbed",
     "fault-fired", "processes", "steps", "digests", "restores", "reached", "survived", "detected",
@@ -93,10 +94,12 @@ def _reasons(body: Mapping[str, Any]) -> list[str]:
     own = [claim for claim in bad if not claim["id"].startswith("proof ")] or bad
     own.sort(key=lambda claim: ROOTS.index(claim["id"]) if claim["id"] in ROOTS else len(ROOTS))
     reasons = [f"{claim['id']}: {claim['message']}" for claim in own if claim["id"] != "events"]
-    steps = body["steps"]
+    record, steps = _record(body), body["steps"]
+    if record and any(f"{each['id']}: {each['message']}".startswith(NOTHING) for each in own):
+        return record  # of a run that was never hit nothing could hold
     if steps.get("from_nothing") and reasons:
         reasons[0] = f"it began at step 1 again and lost {steps['lost']} steps; {reasons[0]}"
-    return [*_record(body), *reasons]
+    return [*record, *reasons]
 
 
 def _record(body: Mapping[str, Any]) -> list[str]:

@@ -266,8 +266,10 @@ def reached(view: View) -> Claim:
 def no_process_left(view: View) -> Claim:
     """Was nothing of the run still there after its end? Nor of one of a command without a fault?"""
     facts = view.facts("left-behind")
-    for told in view.clean if view.head.layer == "C" else ():
-        facts += view.facts("left-behind", course=told.course.name)
+    judged = view.head.layer == "C" and view.record.faulted is not None
+    for told in view.clean if judged else ():
+        if told.course.finished:
+            facts += view.facts("left-behind", course=told.course.name)
     left = [_named(view, pid, fact) for fact in facts for pid in _pids(fact.fields.get("pids"))]
     if left:
         said = f"{len(left)} were still there, and were ended: {some(left)}"

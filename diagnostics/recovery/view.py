@@ -28,6 +28,7 @@ from rackproof.harness.happening import DRILL as DRILL_KINDS
 from rackproof.harness.happening import TRAINER, Happening
 
 NO_END = "the record has no end: whoever held the drill was killed, or could not write"
+NOT_THERE = "the run that was to be hit is not in the record"
 FELT_ALONE = frozenset(("kill", "freeze", "cut"))
 """Acts on a process, or on its way to the others, that a training run notices by itself."""
 FIELDS = ("weights", "optimizer", "rng", "data", "config", "topology", "commit")
@@ -219,7 +220,8 @@ def _cut(record: DrillRecord, faulted: Told | None) -> list[str]:
     if not record.ended:
         return [*found, NO_END]
     if faulted is None:
-        return [*found, "the run that was to be hit is not in the record"]
+        # What broke before is the reason, and stands among the problems of the record.
+        return [*found, *([] if record.problems else [NOT_THERE])]
     course = faulted.course
     if not (math.isfinite(course.began) and math.isfinite(course.ended)):
         found.append("its begin and end are not known")

@@ -350,3 +350,12 @@ def test_one_that_was_seen_and_is_not_there_any_more_has_gone(command):
 def test_what_a_command_leaves_behind_without_a_fault_is_its_own_fault(command, course):
     command.saw("left-behind", 116.0, course=course, member="c0", pids=[77])
     fails(command, "no-process-left", f"process 77 (c0 of {course})")
+
+
+def test_what_is_left_of_a_run_that_broke_by_itself_is_not_the_reason(command):
+    command.saw("left-behind", 116.0, course="clean1", member="c0", pids=[77])
+    command.unfinished.add("clean1")
+    assert command.verdict("no-process-left") == "PASS"
+    command.unfinished.clear()
+    del command.said["faulted"]
+    assert command.verdict("no-process-left") != "FAIL"
