@@ -1,11 +1,15 @@
 """The options that several verbs share, and how words are read. In: typed text. Out: values."""
 
+import errno
 import functools
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import click
+
+LONGEST = 80  # characters of a name that are shown of one that is too long
 
 
 def typed_before_command() -> list[str]:
@@ -21,6 +25,53 @@ def commas(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -
         msg = f"{option.opts[0]}: names nothing; write names, or leave it out"
         raise click.UsageError(msg)
     return found
+
+
+PLACES = frozenset("rack out paths run runs old new limits alluredir".split())
+"""The parameters that name files or folders, or may."""
+
+
+class Verb(click.Command):
+    """A verb. No word for it may be empty, as that of a variable that is not set is."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; a UsageError for a word that can mean nothing."""
+        for param in self.params:
+            if param.type is click.UNPROCESSED:  # a command's words are its own
+                continue
+            value = ctx.params.get(param.name or "")
+            for word in value if isinstance(value, tuple) else (value,):
+                if isinstance(word, str):
+                    refuse_word(word, param)
+        return super().invoke(ctx)
+
+
+def refuse_word(word: str, param: click.Parameter) -> None:
+    """Raise UsageError for an empty word, or for one that no file can be called."""
+    shown = param.metavar or str(param.name).upper()
+    name = param.opts[0] if isinstance(param, click.Option) else shown.strip("…")
+    if not word.strip():
+        msg = f"{name} is empty; is a variable not set?"
+        raise click.UsageError(msg)
+    if param.name in PLACES:
+        refuse_place(word, name)
+
+
+def refuse_place(word: str, name: str) -> None:
+    """Raise UsageError where a word can be the name of no file, wherever it is looked for."""
+    try:
+        os.stat(word)  # noqa: PTH116 - not to know it, but to hear what is wrong with its name
+    except ValueError as error:
+        msg = f"{name}: {word[:60]!r} can be no name"
+        raise click.UsageError(msg) from error
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            shown = word if len(word) <= LONGEST else f"{word[:LONGEST]}…"
+            why = (
+                "is too long a name" if error.errno == errno.ENAMETOOLONG else "is a loop of links"
+            )
+            msg = f"{name}: {shown} {why}"
+            raise click.UsageError(msg) from error
 
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="one JSON object on stdout")
@@ -81,17 +132,14 @@ def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def rack_and_command(rest: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """Tell RACK from COMMAND by the ``--`` before it, which click takes away."""
     typed = sys.argv[1:]
-    if "--" not in typed:
-        if len(rest) > 1:
-            msg = f"drill: {rest[1]!r} is one word too many; a command stands after --"
-            raise click.UsageError(msg)
-        return (rest[0] if rest else None), ()
-    command = tuple(typed[typed.index("--") + 1 :])
-    if not command:
+    command = tuple(typed[typed.index("--") + 1 :]) if "--" in typed else ()
+    if "--" in typed and not command:
         msg = "drill: there is no command after --"
         raise click.UsageError(msg)
     before = rest[: len(rest) - len(command)]
     if len(before) > 1:
         msg = f"drill: {before[1]!r} is one word too many; a command stands after --"
         raise click.UsageError(msg)
+    for word in before:
+        refuse_word(word, click.Argument(["rack"]))
     return (before[0] if before else None), command

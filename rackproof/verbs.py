@@ -1,11 +1,12 @@
 """The verbs: parse, call, print. Nothing is measured or judged here.
 
-Exit codes: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN, 130 and 143 interrupted. With --json exactly one
-object goes to stdout and everything else to stderr; a person's mistake gets one line, no traceback.
+Exit codes: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN; 130, 143 and 129 interrupted. With --json one object
+goes to stdout and everything else to stderr; a person's mistake gets one line, and no traceback.
 """
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -16,6 +17,7 @@ import rackproof
 from rackproof.harness.errors import DeviceError, RackproofError
 from rackproof.options import (
     Number,
+    Verb,
     as_json_option,
     commas,
     node_option,
@@ -37,8 +39,19 @@ NOT_OF_PROBE = {
 }
 
 
+class Stopped(click.Abort):
+    """A verb was interrupted by the signal `number`."""
+
+    def __init__(self, number: int) -> None:
+        """Keep the number."""
+        super().__init__()
+        self.number = number
+
+
 class Door(click.Group):
     """The command group: turns our errors into one line and an exit code."""
+
+    command_class = Verb
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run, and end with the exit code; output that nobody takes does not change it."""
@@ -50,15 +63,22 @@ class Door(click.Group):
             code = code or UNKNOWN
         sys.exit(code)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; an interruption keeps its number, and costs no empty line."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise Stopped(getattr(stop, "number", signal.SIGINT)) from stop
+
     def _code(self, *args: Any, **extra: Any) -> int:
         as_json = "--json" in typed_before_command()
         try:
             code = super().main(*args, **extra)
         except click.exceptions.Exit as stop:
             return stop.exit_code
-        except (click.Abort, KeyboardInterrupt):
+        except (click.Abort, KeyboardInterrupt) as stop:
             _complain("interrupted", as_json=as_json)
-            return 130
+            return 128 + int(getattr(stop, "number", signal.SIGINT))
         except click.ClickException as error:
             _complain(error.format_message(), as_json=as_json)
             return USAGE

@@ -44,7 +44,7 @@ def is_drill(path: Path) -> bool:
     try:
         file = path / FILE if path.is_dir() else path
         return file.name == FILE and file.is_file() and not file.is_symlink()
-    except PermissionError:
+    except OSError:  # no right to look, or a name that is too long for any file
         return False
 
 

@@ -55,7 +55,7 @@ def is_run(path: Path) -> bool:
         if path.is_dir():
             return bool(record_files(path))
         return path.name.startswith("record.") and path.suffix == ".jsonl" and path.is_file()
-    except PermissionError:
+    except OSError:  # no right to look, or a name that is too long for any file
         return False
 
 

@@ -75,15 +75,27 @@ def _text(run: Path, form: str, nodes: Sequence[str]) -> str:
     return csv(plan, judgement)
 
 
+def resolved(path: Path) -> Path:
+    """Return where a file would lie in truth; a RecordError where none can, or another thing is."""
+    try:
+        found = path.resolve()
+        strange = found.exists() and not found.is_file()
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop, before Python 3.13
+        why = getattr(error, "strerror", None) or "a loop of links, or no name"
+        msg = f"{str(path)[:300]}: cannot be written ({why})"
+        raise RecordError(msg) from error
+    if strange:
+        msg = f"{found}: is no regular file; - writes to stdout"
+        raise RecordError(msg)
+    return found
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that nobody ever sees half of it; a RecordError when it cannot be.
 
     What is there and is no regular file (a device, a fifo, a folder) is never replaced.
     """
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        msg = f"{path}: is no regular file; - writes to stdout"
-        raise RecordError(msg)
+    path = resolved(path)
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             temporary = Path(file.name)
@@ -121,6 +133,7 @@ def report(run: Path, form: str, out: str | None, nodes: Sequence[str] = ()) -> 
 
         path = Path(out) if out else folder / FORMS[form]
         record = read_run(folder)
+        resolved(path)
         parquet(record.planned(), judge(record), path)
         return path
     return _put(folder, form, out, _text(folder, form, nodes))
@@ -137,4 +150,4 @@ def _put(folder: Path, form: str, out: str | None, text: str) -> Path | None:
     return path
 
 
-__all__ = ["FORMS", "report", "write_whole"]
+__all__ = ["FORMS", "report", "resolved", "write_whole"]
