@@ -56,6 +56,7 @@ class TorchftJob(NoOrders, Waiting):
         self._names = [f"r{number}" for number in range(plan.replicas)]
         self._attempts = dict.fromkeys(self._names, 0)
         self._struck: dict[str, int] = {}
+        self._killed: set[int] = set()  # pids that we sent SIGKILL
         self._codes: dict[str, int] = {}
         self._worked: set[str] = set()  # who made a step in this attempt
         self._running: dict[str, Kept] = {}
@@ -142,17 +143,21 @@ class TorchftJob(NoOrders, Waiting):
             for name in list(self._running):
                 self._end(name, 0.0)
             if self._lighthouse is not None:
+                if (code := self._lighthouse.poll()) and self._lighthouse.process is not None:
+                    pid = self._lighthouse.process.pid
+                    self._see("died", member="lighthouse", pid=pid, code=code, by="")
                 self._lighthouse.end(1.0)
                 self._lighthouse = None
 
     def _end(self, name: str, grace: float) -> None:
         """End a replica and all below it."""
         kept = self._running.pop(name)
-        process = kept.process
+        process, mine = kept.process, kept.poll() is None
         left = kept.end(grace)
         code = self._codes[name] = -signal.SIGKILL if kept.code is None else kept.code
         if process is not None:
-            self._see("died", member=name, pid=process.pid, code=code)
+            mine = mine or (code == -signal.SIGKILL and process.pid in self._killed)
+            self._see("died", member=name, pid=process.pid, code=code, by="drill" if mine else "")
             if left := [pid for pid in left if pid != process.pid]:
                 self._see("left-behind", pids=left)
 
@@ -256,6 +261,7 @@ class TorchftJob(NoOrders, Waiting):
         with self._news:
             process = self._process(member)
             self._struck[member] = self._attempts[member]
+            self._killed.add(process.pid)
             if not processes.send(process, signal.SIGKILL) or not processes.gone(process, DEATH):
                 msg = f"{member}: process {process.pid} could not be killed"
                 raise DrillError(msg)
@@ -270,7 +276,7 @@ class TorchftJob(NoOrders, Waiting):
         if not sent or not processes.in_state(process, states, DEATH):
             msg = f"{member} could not be {word}"
             raise DrillError(msg)
-        self._see(word, member=member, pid=process.pid)
+        self._see(word, member=member, pid=process.pid, by="drill")
 
     def freeze(self, member: str) -> None:
         """SIGSTOP a replica, and see it stopped."""

@@ -1,6 +1,8 @@
 """Replicas under torchft, hit for real: one is lost, all are, one is told to go, one lies."""
 
+import os
 import re
+import signal
 from collections import defaultdict
 from pathlib import Path
 
@@ -98,7 +100,19 @@ def test_the_lost_one_is_left_out_and_comes_back_with_the_same_bits(hit):
         assert same.text("digest") in digests(job.happenings)[same.number("step")]
     assert of(job, "restarted") == []
     died = [seen for seen in job.seen if seen.what == "died" and seen.fields["code"] != 0]
-    assert [seen.fields["member"] for seen in died] == ["r1"]
+    assert [(seen.fields["member"], seen.fields["by"]) for seen in died] == [("r1", "drill")]
+
+
+def test_a_death_that_somebody_else_caused_says_so(module, tmp_path):
+    module("torch")
+    with TorchftJob(plan(steps=30, replicas=2), tmp_path) as job:
+        job.reach(5)
+        os.kill(job.members()[0].pid, signal.SIGKILL)
+        assert job.until(lambda what: what.kind == "hello" and what.attempt == 2)
+    died = [seen.fields for seen in job.seen if seen.what == "died"]
+    assert {(each["member"], each["by"]) for each in died if each["code"] == -9} >= {("r0", "")}
+    assert [each["by"] for each in died].count("") == 1
+    assert len(died) == 3
 
 
 def test_a_replay_by_one_process_gives_the_same_bits(hit, tmp_path):
