@@ -97,10 +97,11 @@ class Fact:
     """What we looked at ourselves.
 
     `what` is one of:
-    died             member, pid, code: a process is gone, seen by its parent or in /proc
+    died             member, pid, code, by?: a process is gone, seen by its parent or in /proc;
+                     `by`: who of ours sent its signal (drill, order); empty: nobody of us did
     gone             member, pid: it was seen alive, and is not there any more at the end
     doubled          member, pids: several living processes said hello as one rank
-    stopped, thawed  member, pid
+    stopped, thawed  member, pid, by?
     alive            member, pid, ours: the pid that a trainer named was there and a child of ours
     checkpoint       uri, tier, step, verifies, digest, fields (list), tensors (sha256), problem
     final            step, digest, bytes: the state at the end, hashed from what was stored last
