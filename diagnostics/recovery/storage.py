@@ -307,6 +307,10 @@ def final_state(view: View) -> Claim:
     facts = view.facts("final")
     fields = facts[-1].fields if facts else {}
     step, digest = whole(fields.get("step")), str(fields.get("digest") or "")
+    earlier = step is None or step < view.last
+    if view.head.layer == "C" and earlier and _stored_without_fault(view):
+        said = f"the last state, of step {view.last}, is not stored; without the fault it was"
+        return unknown("final-state", said, "save after the last step", "L2")
     if step is None or not digest:
         return unknown("final-state", "no state was stored that could be hashed", LOOK, "L4")
     if step != view.last:
@@ -315,6 +319,13 @@ def final_state(view: View) -> Claim:
             return view.absent("final-state", said, "L4")
         return unknown("final-state", said, "save after the last step", "L4")
     return _as_told(view, step, digest)
+
+
+def _stored_without_fault(view: View) -> bool:
+    """Say whether every fault-free run stored the state of its last step."""
+    facts = [view.facts("final", course=told.course.name)[-1:] for told in view.clean]
+    steps = {whole(fact.fields.get("step")) for each in facts for fact in each}
+    return steps == {view.last} and all(facts)
 
 
 def _as_told(view: View, step: int, digest: str) -> Claim:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rackproof.diagnostics.drills.table import DRILLS
 from rackproof.reports.drill_read import read_drill
 
 POWER = "power-dim ac-loss utility-ramp sensor-loss coolant-loss".split()
@@ -227,6 +228,14 @@ def test_the_list_has_no_drill_that_cannot_be_held(cli):
     names = {item["name"] for item in cli("list", "drills", "--json").json["items"]}
     assert "gpu-loss" in names
     assert not names & set(POWER)
+
+
+def test_the_list_says_which_drills_can_be_held_on_a_command(cli):
+    on = {item["name"]: item["on"] for item in cli("list", "drills", "--json").json["items"]}
+    able = {name for name, where in on.items() if "command" in where.split(", ")}
+    assert able == {name for name, drill in DRILLS.items() if drill.command}
+    lines = cli("list", "drills").out.splitlines()
+    assert {line.split()[0] for line in lines if "on your command" in line} == able
 
 
 def until(run, what, within=120.0):

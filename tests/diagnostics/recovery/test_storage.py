@@ -237,8 +237,28 @@ def test_a_last_state_of_an_earlier_step(good):
     fails(good, "final-state", "is of step 8, not of step 12")
 
 
+def test_a_last_state_that_was_stored_without_the_fault_alone_shows_no_more_than_l1(
+    telling_command,
+):
+    assert telling_command.judge().proof == "L4"
+    for fault in ("resee", "unsee"):
+        getattr(telling_command, fault)("final", *([{"step": 8}] if fault == "resee" else []))
+        assert telling_command.verdict("final-state") == "UNKNOWN"
+        said = telling_command.claim("final-state").message
+        assert said.startswith("the last state, of step 12, is not stored; without the fault it")
+        assert telling_command.judge().proof == "L1"
+    telling_command.expect(proof="L1")
+    assert str(telling_command.judge().verdict) == "PASS"
+
+
+def test_a_last_state_that_is_of_a_later_step_still_fails(telling_command):
+    telling_command.resee("final", {"step": 13})
+    fails(telling_command, "final-state", "is of step 13, not of step 12")
+
+
 def test_a_command_that_saved_earlier_is_unknown(telling_command):
-    telling_command.resee("final", {"step": 8})
+    for course in ("clean1", "clean2", "faulted"):
+        telling_command.resee("final", {"step": 8}, course=course)
     assert telling_command.verdict("final-state") == "UNKNOWN"
     assert "save after the last step" in telling_command.claim("final-state").message
 
