@@ -1,5 +1,7 @@
 """The judge itself, tested: trainers that do something wrong must fail their drill."""
 
+import os
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +99,37 @@ def test_a_flipped_bit_that_nobody_looks_for_fails(tmp_path):
         job.order("r0", "flip-bit")
 
     recovery = held(tmp_path / "run", plan, flip, Expected())
+    assert str(recovery.verdict) == "FAIL"
+    assert {"fault-free", "replay"} <= set(failed(recovery))
+
+
+def somebody_kills(job, member):
+    """Kill a member as somebody does who is not the drill."""
+    (pid,) = [each.pid for each in job.members() if each.name == member]
+    os.kill(pid, signal.SIGKILL)
+    assert job.until(lambda what: what.kind == "isolated" and what.text("member") == member)
+
+
+def test_a_run_that_somebody_else_hits_as_well_is_unknown(tmp_path):
+    def hit(job):
+        job.reach(3)
+        somebody_kills(job, "r1")
+        lose(job)
+
+    recovery = held(tmp_path / "run", replace(BASE, replicas=2), hit, Expected(evicted=("r0",)))
+    assert (str(recovery.verdict), failed(recovery)) == ("UNKNOWN", {}), recovery.claims
+    found = {claim.id: claim.message for claim in recovery.claims if claim.verdict == "UNKNOWN"}
+    assert "r1 died of signal 9, which the drill did not send" in found["undisturbed"]
+    assert "r1 was isolated, and had no fault, but r1 died" in found["evicted"]
+
+
+def test_a_wrong_bit_fails_whoever_else_hits_the_run(tmp_path):
+    def flip(job):
+        job.reach(3)
+        somebody_kills(job, "r1")
+        job.order("r0", "flip-bit")
+
+    recovery = held(tmp_path / "run", replace(BASE, replicas=2), flip, Expected())
     assert str(recovery.verdict) == "FAIL"
     assert {"fault-free", "replay"} <= set(failed(recovery))
 
