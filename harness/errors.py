@@ -34,6 +34,10 @@ class SpaceError(RecordError):
     """No space is left for a record."""
 
 
+class GoneError(RecordError):
+    """A run directory was taken away while the run was held: nothing can be judged."""
+
+
 class CheckpointError(RackproofError):
     """A checkpoint is incomplete, damaged, of another run, or cannot be written."""
 
