@@ -4,6 +4,7 @@ In: what another module found. Out: claims, in the one verdict algebra. What cou
 is UNKNOWN and says what would cure it; what does not apply is SKIP.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -49,9 +50,11 @@ def left_out(name: str, why: str, level: str = "") -> Claim:
 
 
 def some(words: Sequence[str]) -> str:
-    """Return the first few of them, and how many more there are."""
-    more = len(words) - SHOWN
-    return "; ".join(words[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
+    """Return the first few of them, equal ones once and counted, and how many more there are."""
+    counts = Counter(words)
+    said = [word if n == 1 else f"{word} ({n} alike)" for word, n in counts.items()]
+    more = len(said) - SHOWN
+    return "; ".join(said[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
 def soften(claims: Iterable[Claim], required: str) -> list[Claim]:
