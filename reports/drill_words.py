@@ -112,6 +112,13 @@ def _record(body: Mapping[str, Any]) -> list[str]:
     return [whole or events["message"].partition("; ")[0]]
 
 
+def _no_more(body: Mapping[str, Any]) -> str:
+    """Return why a drill that could show more did not, in brackets."""
+    levels = body.get("proofs", ())
+    first = next((each for each in levels if each["verdict"] == "UNKNOWN"), None)
+    return "" if first is None else f" (no more: {first['message'].partition('; ')[0]})"
+
+
 def headline(body: Mapping[str, Any]) -> str:
     """Return the sentence beside the verdict."""
     if body["verdict"] != "PASS":
@@ -120,7 +127,7 @@ def headline(body: Mapping[str, Any]) -> str:
         why = reasons[0] if reasons else "nothing could be judged"
         return f"{body['drill']}: {why}{more}; shown: {proven(body)}"
     after = resumed_after(body)
-    text = f"{body['drill']}: {proven(body)}"
+    text = f"{body['drill']}: {proven(body)}{_no_more(body)}"
     text += f"; resumed {after:.2f} s after the fault" if after is not None else ";"
     text = f"{text.removesuffix(';')}, {counted(body['restarts'], 'restart')}"
     steps = body["steps"]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
 from rackproof.diagnostics.recovery.ending import ending
 from rackproof.diagnostics.recovery.record import Fact
-from rackproof.diagnostics.recovery.strikes import akin
+from rackproof.diagnostics.recovery.strikes import akin, place
 from rackproof.diagnostics.recovery.telling import whole
 from rackproof.diagnostics.recovery.timeline import (
     DETECTED,
@@ -32,13 +32,13 @@ def fault_fired(view: View) -> Claim:
     cure = "make room, and hold it again" if no_space(view.record) else cure
     if not view.struck:
         return unknown("fault-fired", "nothing was injected", cure)
+    other = unhurt(view)
+    if other:
+        return unknown("fault-fired", other, CURE)
     if view.idle:
         why = _unplaced(view)
         said = f"{view.idle[0]} was injected, and nothing shows that it struck"
         return unknown("fault-fired", why or said, cure)
-    other = unhurt(view)
-    if other:
-        return unknown("fault-fired", other, CURE)
     return holds("fault-fired", some([f"{s.on}: {s.evidence}" for s in view.struck]))
 
 
@@ -256,11 +256,21 @@ def reached(view: View) -> Claim:
     if path.top < view.last:
         done = len(path.steps)
         how = f": {ending(view)}" if view.facts("outcome", "died") else ""
-        said = f"{done} of {view.head.steps} steps were committed{how}"
+        said = f"{done} of {view.head.steps} steps were committed{how}{_from_another(view)}"
         return view.unresumed("reached", said, "L1")
     if not course.finished:
         return view.absent("reached", f"it came to step {path.top}, and then: {ending(view)}", "L1")
     return holds("reached", f"{view.head.steps} of {view.head.steps} steps, and its end", "L1")
+
+
+def _from_another(view: View) -> str:
+    """Return in words that it went on from a checkpoint of another run, where it did."""
+    own = {place(what.fields.get("uri")) for what in view.faulted.of("ckpt")}
+    for what in view.faulted.of("restore"):
+        step, uri = whole(what.fields.get("step")), what.text("uri")
+        if step is not None and step > view.most and uri and place(uri) not in own:
+            return f"; it restored step {step} from {uri}, which this run did not write"
+    return ""
 
 
 def no_process_left(view: View) -> Claim:

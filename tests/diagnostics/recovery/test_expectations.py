@@ -359,3 +359,15 @@ def test_what_is_left_of_a_run_that_broke_by_itself_is_not_the_reason(command):
     command.unfinished.clear()
     del command.said["faulted"]
     assert command.verdict("no-process-left") != "FAIL"
+
+
+def test_a_run_that_goes_on_from_another_ones_checkpoint_is_told_so(command):
+    for step in range(6, 13):
+        command.drop("step", step=step)
+    command.unfinished.add("faulted")
+    command.say(107.5, "c0", "restore", attempt=2, step=5, uri="/shared/step-5")
+    fails(command, "reached", "5 of 12 steps were committed")
+    assert "did not write" not in command.claim("reached").message
+    command.change("restore", {"step": 12, "uri": "/shared/step-12"})
+    said = "; it restored step 12 from /shared/step-12, which this run did not write"
+    fails(command, "reached", said)

@@ -260,7 +260,9 @@ def test_what_was_found_wrong_above_the_level_that_was_asked_is_fail(telling_com
 
 
 def test_what_could_not_be_judged_above_the_level_that_was_asked_is_neutral(telling_command):
-    found = telling_command.expect(proof="L1").unsee("final").judge()
+    for course in ("clean1", "clean2", "faulted"):
+        telling_command.unsee("final", course=course)
+    found = telling_command.expect(proof="L1").judge()
     assert (found.verdict, found.proof) == (Verdict.PASS, "L2")
     assert telling_command.verdict("final-state") == "SKIP"
     assert "not asked for" in telling_command.claim("final-state").message
