@@ -33,12 +33,13 @@ def hold(stage: Stage) -> None:
         )
     )
     stage.clean(plan)
-    with stage.run(acts.gated(plan)) as job:
-        step = acts.moment(stage, plan)
+    step = acts.moment(stage, plan)
+    with stage.run(acts.gated(plan, step)) as job:
         job.reach(step)
         far = [each.name for each in job.members() if each.region == REGIONS[1]]
         for name in far:
             job.link(name, delay=DELAY)
+        job.gate(acts.gate(plan))
         job.reach(step + SPIKE)
         for name in far:
             job.link(name, delay=0.0)

@@ -32,11 +32,13 @@ def hold(stage: Stage) -> None:
         )
     )
     stage.clean(plan)
-    with stage.run(acts.gated(plan)) as job, stage.watch(job):
-        job.reach(acts.early(stage, plan))
+    step = acts.early(stage, plan)
+    with stage.run(acts.gated(plan, step)) as job, stage.watch(job):
+        job.reach(step)
         name = acts.victim(stage, job)
         stage.plant(f"sm-sdc@{stage.place(job, name)}")
         job.order(name, "flip-bit")
+        job.gate(acts.gate(plan))  # the next steps meet it, however slow the planting was
         found = job.until(lambda what: what.kind == "suspect")
         hit = found is not None and found.text("member") == name
         stage.fact("fired", fault="flip-bit", fired=int(hit))

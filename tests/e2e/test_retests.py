@@ -26,7 +26,7 @@ def settled(answer):
 @pytest.mark.parametrize(
     ("budget", "says"),
     [("soon", "write a number and its unit"), ("20", "20 of what?"), ("-1h", "write a number"),
-     ("", "write a number"), ("9999d", "write a number"), ("999999h", "at most a year")],
+     ("", "is empty"), ("9999d", "write a number"), ("999999h", "at most a year")],
 )  # fmt: skip
 def test_a_budget_that_is_none_is_refused(cli, budget, says):
     answer = cli(*WORDS, "--retest-budget", budget)
