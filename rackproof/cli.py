@@ -6,22 +6,17 @@ SIGHUP came before a verb had its own way to end.
 
 import signal
 import sys
-from types import FrameType
+
+from rackproof.fixtures.signals import interrupt
 
 NAMED = '{"schema": "rackproof.error/1", "error": "interrupted"}\n'
-
-
-class Interrupted(KeyboardInterrupt):
-    """A signal that ends us as Ctrl-C does; `number` says which."""
-
-    number: int = signal.SIGINT
 
 
 def main() -> None:
     """Run the command line; ends the process with its exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:  # nohup has it ignored, and it stays so
-            signal.signal(number, _stop)
+            signal.signal(number, interrupt)
     try:
         from rackproof import verbs  # noqa: PLC0415 - what it loads takes a moment
     except KeyboardInterrupt as stop:
@@ -31,14 +26,6 @@ def main() -> None:
             sys.stdout.write(NAMED)
         sys.exit(128 + getattr(stop, "number", signal.SIGINT))
     verbs.main()
-
-
-def _stop(number: int, _frame: FrameType | None) -> None:
-    """End as Ctrl-C does, with another number; a second one ends us at once."""
-    signal.signal(number, signal.SIG_DFL)
-    interrupted = Interrupted()
-    interrupted.number = number
-    raise interrupted
 
 
 if __name__ == "__main__":
