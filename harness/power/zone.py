@@ -1,9 +1,9 @@
 """A power zone: GPUs behind feeds, what a controller may see of it, and what it may do to it.
 
-The Dimmer is written against `Zone`, whatever stands behind: an emulated rack, or a real one by NVML
-in band and Redfish out of band. All powers are W, all times seconds of the zone's own clock, all
-arrays float64 in the order of `Layout.gpus` or `Layout.feeds`. A value that cannot be read is NaN,
-never 0.
+The Dimmer is written against `Zone`, whatever stands behind: an emulated rack, or a real one by
+NVML in band and Redfish out of band. All powers are W, all times seconds of the zone's own clock,
+all arrays float64 in the order of `Layout.gpus` or `Layout.feeds`. A value that cannot be read is
+NaN, never 0.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ TOP = -1
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Who hangs on what. Feeds stand parents first: ``main/power``, ``row0/power``, ``rack0/power``.
+    """Who hangs on what. Feeds stand parents first: ``main/power``, ``row0/power``.
 
     `feed_of` is the place in `feeds` of each GPU's own feed (shape: GPUs), `parent` the place of
     each feed's parent or TOP (shape: feeds); `fixed` is what each feed carries itself, its children
