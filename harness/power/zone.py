@@ -52,6 +52,29 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
+class Meters:
+    """What the feeds say at one look: the half of a Sample that no GPU tells (shapes: feeds).
+
+    See Sample for each of them. A feed that nobody meters has NaN throughout, and `ac` true: a
+    controller that took silence for an outage would dim for nothing.
+    """
+
+    feed: Array
+    strain: Array
+    trip_in: Array
+    ac: npt.NDArray[np.bool_]
+    limit: Array
+
+
+class Meter(Protocol):
+    """What reads the feeds of a zone."""
+
+    def read(self, seconds: float) -> Meters:
+        """Return the feeds' state now; `feed` is the mean over the last `seconds`. Never raises."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One look at the zone at the moment `at`; means are over the `seconds` since the last look.
 
