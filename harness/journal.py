@@ -21,7 +21,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -104,9 +104,14 @@ def state_folder(environment: Mapping[str, str] | None = None) -> Path:
 class Journal:
     """The changes of this process. Not for two threads, as the burns that make them are not."""
 
-    def __init__(self, folder: Path, put: Put, writer: Writer | None = None) -> None:
-        """Keep the changes in `folder`, which is made with the first of them."""
-        self._folder, self._put = folder, put
+    def __init__(
+        self, folder: Path, put: Put, writer: Writer | None = None, *, listens: bool = True
+    ) -> None:
+        """Keep the changes in `folder`, which is made with the first of them.
+
+        A process that restores by itself when a signal ends it says that it `listens` alone.
+        """
+        self._folder, self._put, self._listens = folder, put, listens
         self._writer = writer or this_process()
         self.path = folder / f"{self._writer.pid}-{self._writer.started}-{next(_number)}{SUFFIX}"
         self._open: dict[tuple[str, str], Change] = {}
@@ -118,28 +123,34 @@ class Journal:
         """What is changed now, and written down."""
         return tuple(self._open.values())
 
-    def keep(self, change: Change) -> None:
-        """Write a change down before it is made; only the first of a setting counts.
+    def keep(self, *changes: Change) -> None:
+        """Write changes down before they are made; only the first of a setting counts.
 
-        Raises DeviceError when it cannot be written: the change must not be made then.
+        Raises DeviceError when it cannot be written: no change must be made then.
         """
-        if change.key in self._open:
+        fresh: dict[tuple[str, str], Change] = {}
+        for change in changes:
+            if change.key not in self._open:
+                fresh.setdefault(change.key, change)
+        if not fresh:
             return
-        entry = {**asdict(change), **asdict(self._writer), "at": time.time()}
+        more = {**asdict(self._writer), "at": time.time()}
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._append(entry)
+            self._append(*({**asdict(change), **more} for change in fresh.values()))
             _sync_folder(self._folder)
         except OSError as error:
             msg = f"{self.path}: the value before a change cannot be written down "
             msg += f"({error.strerror}), so nothing is changed"
             raise DeviceError(msg) from error
-        self._open[change.key] = change
-        self._listen()
+        self._open |= fresh
+        if self._listens:
+            self._listen()
 
     def restore(self, uuid: str | None = None) -> None:
         """Put back what was changed, of one GPU or of all; try all, then raise the first error."""
         first: DeviceError | None = None
+        before = set(self._open)
         for change in [c for c in self.changes if uuid in (None, c.uuid)]:
             try:
                 self._put(change)
@@ -147,8 +158,9 @@ class Journal:
                 first = first or error
                 continue
             self._open.pop(change.key, None)
+        if self._open:
             with contextlib.suppress(OSError):  # then the next start puts the same value back
-                self._append({"restored": list(change.key)})
+                self._append(*({"restored": list(key)} for key in before - self._open.keys()))
         if not self._open and self._file is not None:
             self._ignore()
             with contextlib.suppress(OSError):
@@ -158,13 +170,14 @@ class Journal:
         if first is not None:
             raise first
 
-    def _append(self, entry: Mapping[str, Any]) -> None:
+    def _append(self, *entries: Mapping[str, Any]) -> None:
         if self._file is None:
             self._file = self.path.open("ab")
             with contextlib.suppress(OSError):  # a file system without locks: the pid has to do
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # A line that a full disk cut short must not spoil the next.
-        self._file.write(b"\n" + json.dumps(entry).encode() + b"\n")
+        lines = (b"\n" + json.dumps(entry).encode() + b"\n" for entry in entries)
+        self._file.write(b"".join(lines))
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -204,7 +217,34 @@ class Journal:
         except OSError as error:
             return [f"{self._folder}: what earlier runs changed cannot be read ({error.strerror})"]
 
-    def _recover(self) -> list[str]:
+    def adopt(self, uuids: Collection[str]) -> list[str]:
+        """Take over what dead writers left changed on these GPUs; return what there is to say.
+
+        `restore` puts it back later, as if we had changed it: a controller that follows a killed
+        one need not let go at once. Raises DeviceError where it cannot be written down.
+        """
+        if not self._folder.is_dir():
+            return []
+        try:
+            with _locked(self._folder):
+                return self._adopt(uuids)
+        except OSError as error:
+            msg = f"{self._folder}: what earlier runs changed cannot be read ({error.strerror})"
+            raise DeviceError(msg) from error
+
+    def _adopt(self, uuids: Collection[str]) -> list[str]:
+        notes, said, busy = self._notes()
+        mine = [[c for c in n.open if c.uuid in uuids and c.key not in busy] for n in notes]
+        self.keep(*(change for own in mine for change in own))
+        for note, own in zip(notes, mine, strict=True):
+            note.rewrite([change for change in note.open if change not in own])
+            if own:
+                who = f"a run that was killed (pid {note.writer.pid})"
+                said.append(f"{len(own)} settings that {who} had left changed are taken over")
+        return said
+
+    def _notes(self) -> "tuple[list[_Note], list[str], set[tuple[str, str]]]":
+        """Return the notes of dead writers, the eldest first, what to say, what is busy."""
         said: list[str] = []
         notes = []
         for path in sorted(self._folder.glob(f"*{SUFFIX}")):
@@ -215,8 +255,12 @@ class Journal:
         said += [line for note in notes for line in note.problems]
         busy = {change.key for note in notes if note.alive for change in note.open}
         busy |= self._open.keys()
+        return sorted((n for n in notes if not n.alive), key=lambda n: n.at), said, busy
+
+    def _recover(self) -> list[str]:
+        notes, said, busy = self._notes()
         done: dict[tuple[str, str], bool] = {}
-        for note in sorted((n for n in notes if not n.alive), key=lambda n: n.at):
+        for note in notes:
             left = [c for c in note.open if not self._settled(c, note, busy, done, said)]
             note.rewrite(left)
         return said

@@ -325,3 +325,56 @@ def test_sigkill_leaves_the_entry_for_the_next_start(tmp_path, gpus):
     assert child(tmp_path, signal.SIGKILL).returncode == -signal.SIGKILL
     assert Journal(tmp_path, gpus).recover()
     assert gpus.put == [ONE]
+
+
+def test_many_changes_are_one_write(own, gpus, monkeypatch):
+    synced = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(real(descriptor)))
+    own.keep(ONE, TWO, Change("GPU-1", "power.limit", 300.0))
+    assert len(synced) == 2  # the file and its folder
+    assert own.changes == (ONE, TWO)  # the first of a setting counts
+    own.keep(TWO)
+    assert len(synced) == 2
+    own.restore()
+    assert gpus.put == [ONE, TWO]
+    assert not own.path.exists()
+
+
+def test_what_a_killed_run_left_is_taken_over_and_put_back_later(own, gpus, leave):
+    eldest = leave(ONE)
+    leave(Change("GPU-1", "power.limit", 400.0), TWO, writer=Writer(DEAD.pid, 8))
+    said = own.adopt({"GPU-1"})
+    assert [line.split()[0] for line in said] == ["1", "1"]
+    assert gpus.put == []
+    assert own.changes == (ONE,)  # with the value before both of them
+    assert not eldest.exists()
+    assert own.recover() != []  # the other GPU's is still a dead writer's
+    assert gpus.put == [TWO]
+    own.restore()
+    assert gpus.put == [TWO, ONE]
+
+
+def test_what_a_living_run_changed_is_not_taken_over(own, gpus, leave, tmp_path):
+    leave(ONE)
+    other = Journal(tmp_path / "state", gpus)
+    other.keep(Change("GPU-1", "power.limit", 500.0))
+    assert own.adopt({"GPU-1"}) == []
+    assert own.changes == ()
+    other.restore()
+
+
+def test_what_cannot_be_written_down_is_not_taken_over(own, leave, monkeypatch):
+    left = leave(ONE)
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "no space")))
+    with pytest.raises(DeviceError):
+        own.adopt({"GPU-1"})
+    assert left.exists()
+
+
+def test_a_journal_that_does_not_listen_leaves_the_signals_alone(tmp_path, gpus):
+    before = [signal.getsignal(number) for number in journal.STOPS]
+    made = Journal(tmp_path / "state", gpus, listens=False)
+    made.keep(ONE)
+    assert [signal.getsignal(number) for number in journal.STOPS] == before
+    made.restore()
