@@ -1,0 +1,1 @@
+"""The emulated electrical and thermal house around a rack: breakers, stores, supplies, cooling."""
