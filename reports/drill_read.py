@@ -30,9 +30,10 @@ from rackproof.reports.drill_record import FILE
 from rackproof.reports.linewise import Problems, lines
 
 COURSES = ("clean1", "clean2", "faulted", "replay")
-FACTS = tuple(
-    "died gone doubled stopped thawed alive checkpoint final left-behind fired outcome full".split()
-)
+FACTS = (
+    "died", "gone", "doubled", "stopped", "thawed", "alive", "checkpoint", "final", "left-behind",
+    "fired", "outcome", "full", "power",
+)  # fmt: skip
 MOST = 1 << 21  # happenings and facts of one record
 STEPS = 1 << 24  # more than any drill has
 WIDEST = 1 << 16  # members of a job
@@ -120,7 +121,7 @@ _EXPECTED: Mapping[str, Callable[[Mapping[str, Any], str], Any]] = {
     "resume": _seconds,
     "resume_steps": _number,
     **dict.fromkeys(("restarts", "lost_steps", "passed_over"), _count),
-    **dict.fromkeys(("timeline", "absent", "components", "kinds", "unseen"), _texts),
+    **dict.fromkeys(("timeline", "absent", "components", "kinds", "unseen", "power"), _texts),
 }
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rackproof.diagnostics.power import judge as power
+from rackproof.diagnostics.power import record as powered
 from rackproof.diagnostics.recovery import expectations, honesty, outside, samples, storage
 from rackproof.diagnostics.recovery import proof as proofs
 from rackproof.diagnostics.recovery.claims import Claim, soften, unknown
@@ -132,8 +134,10 @@ def judge(record: DrillRecord) -> Recovery:
     found = view(record)
     claims, needed = _excused(found, _claims(found)), proofs.required(found)
     levels = proofs.levels(found, claims)
-    counted = soften([*claims, *(level.claim for level in levels)], needed)
-    book = found.book()
+    zone = _power(record, claims)
+    more = () if zone is None else zone.claims
+    counted = soften([*claims, *more, *(level.claim for level in levels)], needed)
+    book = found.book() if zone is None else zone.ledger
     path = found.path
     return Recovery(
         drill=record.head.drill,
@@ -142,7 +146,7 @@ def judge(record: DrillRecord) -> Recovery:
         required=needed,
         claims=tuple(counted),
         levels=tuple(levels),
-        timeline=tuple(flat(found.windows)),
+        timeline=tuple(flat(found.windows)) if zone is None else zone.timeline,
         ledger=book,
         figures=figures(record.head, found.faulted.course, found.windows, path, book),
         steps=Steps(
@@ -151,6 +155,14 @@ def judge(record: DrillRecord) -> Recovery:
         ),
         restarts=found.restarts,
         fault_fired=found.fired,
-        began=found.faulted.course.began,
+        began=found.faulted.course.began if zone is None else 0.0,
         planted=tuple(record.planted),
     )  # fmt: skip
+
+
+def _power(record: DrillRecord, claims: list[Claim]) -> power.Judged | None:
+    """Return what is said of the power zone, None where the drill has none."""
+    due = record.head.expected.power
+    if not due and not powered.present(record.facts):
+        return None
+    return power.judge(powered.read(record.facts), due, claims)

@@ -32,6 +32,7 @@ class Expected:
     isolated (None: not asked). Budgets: `detect` and `resume` in seconds from the fault,
     `resume_steps` in clean steps on top of `resume`, `lost_steps` committed steps that may be
     repeated. `passed_over`: how many checkpoints, at least, must have been found bad and skipped.
+    `power` are the criteria of a power drill (DD1, …) that it is held for; none: it is no such.
     """
 
     proof: str = "L4"
@@ -49,6 +50,7 @@ class Expected:
     resume_steps: float = 0.0
     lost_steps: int = 0
     passed_over: int = 0
+    power: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,7 @@ class Fact:
     fired            fault, fired: an injection or a plant did strike (count); why it did not
     full             why: no space was left for what the run, or the drill, writes
     outcome          why: how a job that did not come to its end was given up
+    power            sort, …: what was seen of the power zone (diagnostics.power.record)
     """
 
     what: str

@@ -1,0 +1,156 @@
+"""judge(record, claims) -> Judged: the claims DD1 to DD13, the six steps in time, the ledger.
+
+In: a PowerRecord, which of the criteria are due, and what was judged of the training run. Out: what
+the judge of recoveries puts in place of its own timeline and ledger.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import numpy as np
+
+from rackproof.diagnostics.power import claims, claims_job, claims_plant
+from rackproof.diagnostics.power.record import DIMMED, PowerRecord
+from rackproof.diagnostics.power.windows import Window, span, windows
+from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
+from rackproof.diagnostics.recovery.ledger import SHARES, Ledger
+from rackproof.diagnostics.recovery.timeline import Moment
+
+STEPS = (
+    "overload-detected", "dimmer-acts", "bbu-cbu-respond", "bess-utility-coordinate",
+    "power-ramped", "continued",
+)  # fmt: skip
+"""The six steps of a transient, in the contract's words."""
+ANSWERS = 0.002
+"""A store answers where it gives, or takes, more than this share of the feed's steady load."""
+ALL = tuple(f"DD{number}" for number in range(1, 14))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is said of a power run. Moments are in its virtual seconds."""
+
+    claims: tuple[Claim, ...]
+    timeline: tuple[Moment, ...]
+    ledger: Ledger | None
+
+
+def judge(record: PowerRecord, due: Collection[str], training: list[Claim]) -> Judged:
+    """Return what is to be said; `due` are the criteria that the drill is held for."""
+    found = windows(record)
+    moments = [_six(record, window) for window in found]
+    made: list[tuple[str, Callable[[bool], Claim]]] = [
+        ("DD1", lambda due: claims.no_trip(record, due=due)),
+        ("DD2", lambda due: claims.in_time(record, found, due=due)),
+        ("DD3", lambda due: claims.settles(record, found, due=due)),
+        ("DD4", lambda due: claims.ramps(record, found, due=due)),
+        ("DD5", lambda due: claims_job.training(record, training, due=due)),
+        ("DD6", lambda due: claims_job.throughput(record, found, due=due)),
+        ("DD7", lambda due: claims_job.spread(record, found, due=due)),
+        ("DD8", lambda due: claims_plant.stores(record, due=due)),
+        ("DD9", lambda due: claims.lost_telemetry(record, due=due)),
+        ("DD10", lambda due: claims.priority(record, found, due=due)),
+        ("DD11", lambda due: claims_job.put_back(record, due=due)),
+        ("DD12", lambda due: claims_plant.control(record, due=due)),
+        ("DD13", lambda due: claims_plant.sag(record, due=due)),
+        ("cooling", lambda due: claims_job.cool(record, due=due)),
+    ]
+    said = [make(name in due) for name, make in made]
+    return Judged(
+        (_whole(record), _steps(found, moments, due), *said),
+        tuple(moment for group in moments for moment in group),
+        _ledger(record),
+    )
+
+
+def _whole(record: PowerRecord) -> Claim:
+    """Could all of the power record be read?"""
+    if record.problems:
+        return unknown("power-record", some(record.problems), "read the one that was written")
+    if not record.series:
+        return unknown("power-record", "no trace is in the record", "hold the drill again")
+    return holds("power-record", f"{len(record.series)} traces over {record.end:.0f} s of the rack")
+
+
+def _six(record: PowerRecord, window: Window) -> list[Moment]:
+    """Return the six steps of one transient, those of them that were seen, in order."""
+    event = window.event
+    found: list[tuple[float | None, str]] = []
+    seen = window.first("overload-detected")
+    acts = window.first("dimmer-acts")
+    found.append((None if seen is None else seen.at, STEPS[0]))
+    found.append((None if acts is None else acts.at, STEPS[1]))
+    begin = event.at if acts is None else acts.at
+    racks = [name for name in record.feeds if name.startswith("rack")]
+    found.append((_answer(record, racks, ("bbu", "cbu"), begin, window), STEPS[2]))
+    found.append((_answer(record, list(record.feeds), ("bess",), begin, window), STEPS[3]))
+    took = claims.seconds_under(record, window)
+    at = None if took is None or took == np.inf else event.at + took
+    last = max([begin, *(t for t, _ in found if t is not None)])
+    found.append((None if at is None else max(at, last), STEPS[4]))
+    end = found[-1][0]
+    found.append((_next_step(record, end, window), STEPS[5]))
+    return [Moment(float(t), what, who=event.feed) for t, what in found if t is not None]
+
+
+def _answer(
+    record: PowerRecord, feeds: list[str], names: tuple[str, ...], begin: float, window: Window
+) -> float | None:
+    """Return when a store of those names first gave or took power after a moment."""
+    least = ANSWERS * window.event.steady
+    times = []
+    for feed in feeds:
+        series = record.series.get((DIMMED, feed))
+        for name in names if series is not None else ():
+            given = series.out.get(name) if series is not None else None
+            if series is None or given is None:
+                continue
+            part = (series.at > begin) & (series.at <= window.until) & (np.abs(given) > least)
+            times += [float(series.at[part][0])] if part.any() else []
+    return min(times, default=None)
+
+
+def _next_step(record: PowerRecord, at: float | None, window: Window) -> float | None:
+    steps = record.steps.get(record.training)
+    if at is None or steps is None:
+        return None
+    after = steps.end[(steps.end >= at) & (steps.end <= window.until + span(record))]
+    return float(after[0]) if len(after) else None
+
+
+def _steps(found: list[Window], moments: list[list[Moment]], due: Collection[str]) -> Claim:
+    """Were all six steps seen in each transient, in their order?"""
+    name = "six-steps"
+    own = [(w, m) for w, m in zip(found, moments, strict=True) if w.event.what != "ramp"]
+    if not own:
+        if due:
+            return left_out(name, "no transient in this drill")
+        return unknown(name, "no transient is in the record", "hold the drill again")
+    for window, group in own:
+        missing = [word for word in STEPS if word not in {each.what for each in group}]
+        if missing:
+            return broken(name, f"{window.name}: {', '.join(missing)} was not seen")
+        order = [each.at for each in group]
+        if order != sorted(order):
+            said = ", ".join(f"{each.what} {each.at:.1f} s" for each in group)
+            return broken(name, f"{window.name}: out of their order: {said}")
+    return holds(name, f"{' → '.join(STEPS)}, in each of {len(own)} transients")
+
+
+def _ledger(record: PowerRecord) -> Ledger | None:
+    """Return the ledger in virtual time: of each step, what full power would have saved is dimmed.
+
+    A step's time at full power is the median of the steps that ended before the first event.
+    """
+    steps = record.steps.get(record.training)
+    if steps is None or not len(steps.end):
+        return None
+    seconds = steps.end - steps.begin
+    first = min((event.at for event in record.events), default=np.inf)
+    before = seconds[steps.end <= first]
+    usual = float(np.median(before if len(before) else seconds))
+    wall = float(steps.end[-1] - steps.begin[0])
+    dimmed = float(np.maximum(seconds - usual, 0.0).sum())
+    shares = dict.fromkeys(SHARES, 0.0)
+    shares["dimmed"], shares["productive"] = dimmed, wall - dimmed
+    return Ledger(shares, wall, step=usual)
