@@ -81,7 +81,8 @@ def seconds_under(record: PowerRecord, window: Window) -> float | None:
 def in_time(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
     """DD2: the load is under its limit in time. It counts as a mean over the steps that follow."""
     name = "DD2 in time"
-    wrong, right = [], []
+    wrong: list[str] = []
+    right: list[str] = []
     own = [w for w in found if w.event.what != "ramp"]
     for window in own:
         took, most = seconds_under(record, window), allowed(window)
@@ -116,7 +117,9 @@ def _of_each(name: str, wrong: list[str], right: list[str], low: list[str], *, d
 def settles(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
     """DD3: the load settles in 0.93 to 0.97 of its limit, without hunting or undershoot."""
     name = "DD3 settles"
-    wrong, right, short = [], [], []
+    wrong: list[str] = []
+    right: list[str] = []
+    short: list[str] = []
     own = [w for w in found if w.event.what == "limit"]
     for window in own:
         series = record.feed(window.event.feed)

@@ -252,12 +252,12 @@ class _Reading:
             raise ValueError(msg)
         names = ("peak", "seen", "strain", "margin")
         more = [_array(body[name], len(mean)) for name in names]
-        at = begin + every * (np.arange(len(mean)) + 1.0)
-        stores = [
+        at = np.array([begin + every * (number + 1.0) for number in range(len(mean))])
+        charge, out = (
             {_text(name): _array(values, len(mean)) for name, values in body[key].items()}
             for key in ("charge", "out")
-        ]
-        part = Series(at, every, mean, *more, *stores)
+        )
+        part = Series(at, every, mean, *more, charge=charge, out=out)
         self.parts.setdefault((_run(body), _text(body["feed"])), []).append(part)
 
     def _steps(self, body: Mapping[str, Any]) -> None:
@@ -294,15 +294,23 @@ class _Reading:
         gap = next((end for end, begin in ends if abs(end - begin) > ordered[0].every / 2), None)
         if gap is not None:
             self.problems.append(f"the trace of {key[1]} ({key[0]}) has a gap at {gap:.1f} s")
-        names = ("at", "mean", "peak", "seen", "strain", "margin")
-        at, *rest = (np.concatenate([getattr(p, name) for p in ordered]) for name in names)
-        stores = []
-        for which in ("charge", "out"):
-            known = sorted({name for part in ordered for name in getattr(part, which)})
-            stores.append({n: np.concatenate([
-                getattr(p, which).get(n, np.full(len(p.at), np.nan)) for p in ordered
-            ]) for n in known})  # fmt: skip
-        return Series(at, ordered[0].every, *rest, *stores)
+        columns = {
+            name: np.concatenate([getattr(part, name) for part in ordered])
+            for name in ("at", "mean", "peak", "seen", "strain", "margin")
+        }
+        stores = {which: _stores(ordered, which) for which in ("charge", "out")}
+        return Series(every=ordered[0].every, **columns, **stores)
+
+
+def _stores(parts: Sequence[Series], which: str) -> dict[str, Array]:
+    """Return the values of each store over all parts; NaN where a part has none."""
+    known = sorted({name for part in parts for name in getattr(part, which)})
+    return {
+        name: np.concatenate(
+            [getattr(part, which).get(name, np.full(len(part.at), np.nan)) for part in parts]
+        )
+        for name in known
+    }
 
 
 def _joined_steps(parts: Sequence[Steps]) -> Steps:
@@ -347,6 +355,6 @@ def _array(value: Any, length: int | None = None) -> Array:
 
 def _event(body: Mapping[str, Any]) -> Event:
     names = ("watts", "asked", "steady", "seconds", "left", "share")
-    numbers = [_number(body.get(name)) for name in names]
-    texts = [_text(body.get("id", "")), _text(body["what"]), _text(body.get("feed", ""))]
-    return Event(_number(body["at"]), *texts, *numbers, _run(body))
+    name, what, feed = (_text(body.get(key, "")) for key in ("id", "what", "feed"))
+    numbers = {each: _number(body.get(each)) for each in names}
+    return Event(_number(body["at"]), name, what, feed, run=_run(body), **numbers)
