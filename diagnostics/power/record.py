@@ -251,13 +251,13 @@ class _Reading:
             msg = "its parts take no time"
             raise ValueError(msg)
         names = ("peak", "seen", "strain", "margin")
-        more = [_array(body[name], len(mean)) for name in names]
+        peak, seen, strain, margin = (_array(body[name], len(mean)) for name in names)
         at = np.array([begin + every * (number + 1.0) for number in range(len(mean))])
         charge, out = (
             {_text(name): _array(values, len(mean)) for name, values in body[key].items()}
             for key in ("charge", "out")
         )
-        part = Series(at, every, mean, *more, charge=charge, out=out)
+        part = Series(at, every, mean, peak, seen, strain, margin, charge, out)
         self.parts.setdefault((_run(body), _text(body["feed"])), []).append(part)
 
     def _steps(self, body: Mapping[str, Any]) -> None:
@@ -294,12 +294,12 @@ class _Reading:
         gap = next((end for end, begin in ends if abs(end - begin) > ordered[0].every / 2), None)
         if gap is not None:
             self.problems.append(f"the trace of {key[1]} ({key[0]}) has a gap at {gap:.1f} s")
-        columns = {
-            name: np.concatenate([getattr(part, name) for part in ordered])
-            for name in ("at", "mean", "peak", "seen", "strain", "margin")
-        }
-        stores = {which: _stores(ordered, which) for which in ("charge", "out")}
-        return Series(every=ordered[0].every, **columns, **stores)
+        names = ("at", "mean", "peak", "seen", "strain", "margin")
+        at, mean, peak, seen, strain, margin = (
+            np.concatenate([getattr(part, name) for part in ordered]) for name in names
+        )
+        charge, out = (_stores(ordered, which) for which in ("charge", "out"))
+        return Series(at, ordered[0].every, mean, peak, seen, strain, margin, charge, out)
 
 
 def _stores(parts: Sequence[Series], which: str) -> dict[str, Array]:
