@@ -13,6 +13,8 @@ Marks as in physics.py.
 import math
 from dataclasses import dataclass
 
+TAU_POWER_S = 0.025
+"""Lag of electrical power behind the load [a]."""
 CAP_DEAD_S = 0.05
 """From a new limit, or a load over it, to the first effect [a]; about 100 ms in all [s, V100]."""
 TAU_CAP_S = 0.05
@@ -25,12 +27,16 @@ NEAR_W = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Steady power ``level + decay x exp(-t / TAU_CAP_S)`` for `seconds`; `capped` by the limit."""
+    """Steady power ``level + decay x exp(-t / TAU_CAP_S)`` for `seconds`; `capped` by the limit.
+
+    A smoothed load's power grows by `slope` W/s meanwhile (smoothing.py).
+    """
 
     seconds: float
     level: float
     decay: float
     capped: bool
+    slope: float = 0.0
 
 
 class Governor:

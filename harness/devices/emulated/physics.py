@@ -8,6 +8,7 @@ two halves give what the whole gives.
     power        P_ss = P_idle + (P_max - P_idle) x share,  dP/dt = (P_ss - P) / tau_p
     limit        P_ss <= a ceiling that follows the power limit (governor.py)
     heat         R C dT/dt = T_coolant + R P - T            (one node: the die)
+    smoothing    a floor and ramps in front of the limit, where they are on (smoothing.py)
     slowdown     at T_slowdown the clocks are regulated so that the die stays there
     speed        (share / asked share) ^ gamma
     no coolant   the node takes in the coolant that stands in its plate: more C, and a high R
@@ -19,12 +20,12 @@ shutdown of a die that cannot be held at its slowdown temperature.
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rackproof.harness.devices.emulated.governor import TAU_CAP_S, Governor, Piece
+from rackproof.harness.devices.emulated.governor import TAU_CAP_S, TAU_POWER_S, Governor, Piece
+from rackproof.harness.devices.emulated.smoothing import Profile, Smoother
+from rackproof.harness.devices.emulated.trail import Trail
 
-TAU_POWER_S = 0.025
-"""Lag of electrical power behind the load [a]."""
 TAU_HEAT_S = 1.0
 """R C of a healthy die against its cold plate or heat sink [a]."""
 GAMMA = 0.24
@@ -45,6 +46,8 @@ AVERAGE_S = 1.0
 """Window of the averaging power sensor, NVML field 185 [s]."""
 SENSOR_STEP_S = 0.001
 """The averaging sensor resolves no load shorter than this [a]."""
+RULED_S = 0.005
+"""How often a smoothed load looks again while the power limit rules it: the ramp's grain then."""
 SETTLED_C = 1.0
 """A die this close to its idle temperature counts as settled."""
 _SAME = 1e-12
@@ -105,6 +108,22 @@ class Die:
         self.speed = 1.0
         self.temperature = self.idle_temperature
         self._past: deque[tuple[float, float]] = deque([(0.0, 0.0)])
+        self.trail: Trail | None = None
+        self._smoother: Smoother | None = None
+
+    def follow(self) -> Trail:
+        """Keep every piece of power from now on, until `trail` is None again; return them."""
+        self.trail = Trail(self.seconds, self.power)
+        return self.trail
+
+    def smooth(self, profile: Profile | None) -> None:
+        """Smooth the power by a profile from now on; None: no more."""
+        if profile is None:
+            self._smoother = None
+        elif self._smoother is None:
+            self._smoother = Smoother(profile, self.power)
+        else:
+            self._smoother.profile = profile
 
     @property
     def limit(self) -> float:
@@ -181,18 +200,20 @@ class Die:
         full = BRAKE_CLOCK if self.brake else 1.0
         self.braked_seconds += seconds if self.brake else 0.0
         self.throttled = False
-        governor = self._governor
-        governor.meet(self._watts(asked))
+        self._meet(self._watts(asked))
         left, done, last = seconds, 0.0, 1.0
+        smoother = self._smoother
         while True:
-            piece = governor.piece()
+            piece = self._governor.piece() if smoother is None else self._smoothed(smoother)
             self.capped = piece.capped
             step = min(piece.seconds, left)
             if step > 0.0:
                 mean, last = self._pass(step, asked, piece)
                 done += mean * step
                 self.capped_seconds += step if piece.capped else 0.0
-                governor.advance(step)
+                self._governor.advance(step)
+                if smoother is not None:
+                    smoother.advance(step)
                 left -= step
             if left <= 0.0:
                 break
@@ -201,6 +222,22 @@ class Die:
         self.speed = full * last
         return full * done / seconds if seconds > 0.0 else self.speed
 
+    def _meet(self, demand: float) -> None:
+        """Take what a load demands, W: a smoothed one comes to the limit by its ramps."""
+        if self._smoother is None:
+            self._governor.meet(demand)
+        else:
+            self._smoother.meet(min(demand, self.limit))
+
+    def _smoothed(self, smoother: Smoother) -> Piece:
+        """Return what the load is driven to from now on where its power is smoothed."""
+        until, watts, slope = smoother.piece()
+        self._governor.meet(watts)
+        piece = self._governor.piece()
+        if piece.capped or piece.decay:  # the limit rules, and is looked at again a little later
+            return replace(piece, seconds=min(piece.seconds, until, RULED_S))
+        return replace(piece, seconds=min(piece.seconds, until), slope=slope)
+
     def _pass(self, seconds: float, asked: float, piece: Piece) -> tuple[float, float]:
         """Let one piece pass; return the mean speed and the last, over that at full clocks.
 
@@ -208,9 +245,10 @@ class Die:
         """
         share = self._share(piece.level)
         hot = self.temperature >= self.part.slowdown
-        if piece.decay and not (hot and self._steady(piece.level) > self.part.slowdown):
+        moving = piece.decay or piece.slope
+        if moving and not (hot and self._steady(piece.level) > self.part.slowdown):
             before = self.energy
-            self._coast(seconds, piece.level, piece.decay)
+            self._coast(seconds, piece.level, piece.decay, piece.slope)
             mean = self._share((self.energy - before) / seconds)
             self.throttled = False
             return _relative(mean, asked), _relative(self._share(self.power), asked)
@@ -247,6 +285,8 @@ class Die:
         if abs(self.temperature - self.idle_temperature) > SETTLED_C * (1.0 + 1e-9):
             return
         self.temperature, self.power = self.idle_temperature, self.part.power_idle
+        if self._smoother is not None:
+            self._smoother = Smoother(self._smoother.profile, self.power)
         before = self.energy - self.power * AVERAGE_S
         self._past = deque([(self.seconds - AVERAGE_S, before), (self.seconds, self.energy)])
 
@@ -274,22 +314,29 @@ class Die:
         ratio = (steady - self.temperature) / (steady - self.part.slowdown)
         return self._tau * math.log(ratio)
 
-    def _coast(self, seconds: float, level: float, decay: float = 0.0) -> None:
-        """Integrate power, energy and heat exactly: driven to level + decay x exp(-t / tau_cap)."""
+    def _coast(self, seconds: float, level: float, decay: float = 0.0, slope: float = 0.0) -> None:
+        """Integrate power, energy and heat exactly.
+
+        The drive is level + slope x t + decay x exp(-t / tau_cap).
+        """
         if seconds <= 0.0:
             return
-        # Power is level + lag x exp(-t / tau_p) + moving x exp(-t / tau_cap), and the die answers
-        # each term by itself; the heat node is never as fast as either.
-        tau = self._tau
+        # Power is level + slope x t + lag x exp(-t / tau_p) + moving x exp(-t / tau_cap), and the
+        # die answers each term by itself; the heat node is never as fast as either lag.
+        tau, part = self._tau, self.part
+        level -= slope * TAU_POWER_S  # a ramp is followed that much later
         moving = decay * TAU_CAP_S / (TAU_CAP_S - TAU_POWER_S) if decay else 0.0
         lag = self.power - level - moving
+        if self.trail is not None:
+            self.trail.add((self.seconds, seconds, level, slope, lag, moving))
         electrical, thermal = math.exp(-seconds / TAU_POWER_S), math.exp(-seconds / tau)
         answer = self._resistance * lag * TAU_POWER_S / (TAU_POWER_S - tau)
-        end = self._steady(level)
-        rest = self.temperature - end - answer
-        temperature = end + answer * electrical
+        begin = part.coolant + self._resistance * (level - slope * tau)
+        rest = self.temperature - begin - answer
+        temperature = begin + self._resistance * slope * seconds + answer * electrical
         energy = level * seconds + lag * TAU_POWER_S * (1.0 - electrical)
-        self.power = level + lag * electrical
+        energy += slope * seconds * seconds / 2.0
+        self.power = level + slope * seconds + lag * electrical
         if moving:
             capping = math.exp(-seconds / TAU_CAP_S)
             follows = self._resistance * moving * TAU_CAP_S / (TAU_CAP_S - tau)
@@ -314,4 +361,6 @@ class Die:
 
 def _relative(share: float, asked: float) -> float:
     """Return the speed at `share` of the dynamic power, over that at the share that is asked."""
-    return 1.0 if share >= asked - _SAME else (max(share, 0.0) / asked) ** GAMMA
+    if asked <= 0.0 or share >= asked - _SAME:
+        return 1.0
+    return (max(share, 0.0) / asked) ** GAMMA
