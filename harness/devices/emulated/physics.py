@@ -227,7 +227,7 @@ class Die:
         if self._smoother is None:
             self._governor.meet(demand)
         else:
-            self._smoother.meet(min(demand, self.limit))
+            self._smoother.meet(demand, self.limit)
 
     def _smoothed(self, smoother: Smoother) -> Piece:
         """Return what the load is driven to from now on where its power is smoothed."""
@@ -363,4 +363,4 @@ def _relative(share: float, asked: float) -> float:
     """Return the speed at `share` of the dynamic power, over that at the share that is asked."""
     if asked <= 0.0 or share >= asked - _SAME:
         return 1.0
-    return (max(share, 0.0) / asked) ** GAMMA
+    return float((max(share, 0.0) / asked) ** GAMMA)

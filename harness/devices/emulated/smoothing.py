@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 NEAR_W = 1e-6
 """A power this close to its goal is there."""
+NEAR_S = 1e-9
+"""No piece of a ramp is shorter, so that time always passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,54 +31,62 @@ class Profile:
 
 
 class Smoother:
-    """What stands between a load and the board; it begins idle at `watts`."""
+    """What stands between a load and the board; it begins at `watts`."""
 
     def __init__(self, profile: Profile, watts: float) -> None:
         self.profile = profile
         self._watts = watts
         self._demand = watts
+        self._floor = profile.floor
         self._loaded = False
         self._held = 0.0
 
-    def meet(self, demand: float) -> None:
-        """Take a load that demands so many W from now on."""
-        self._demand = demand
-        if demand >= self.profile.floor:
-            self._loaded, self._held = True, self.profile.hysteresis
-        elif self._held <= 0.0:
-            self._loaded = False
-        self._jump()
+    def meet(self, demand: float, most: float = math.inf) -> None:
+        """Take a load that demands so many W from now on, on a board that may draw `most` W."""
+        self._demand, self._floor = min(demand, most), min(self.profile.floor, most)
+        if self._demand >= self._floor:
+            self._held = self.profile.hysteresis
+        self._settle()
+
+    @property
+    def _holds(self) -> bool:
+        return self._loaded and self._demand < self._floor
 
     @property
     def _goal(self) -> float:
-        held = self._loaded and self._demand < self.profile.floor
-        return self.profile.floor if held else self._demand
+        return self._floor if self._holds else self._demand
 
-    def _jump(self) -> None:
-        """Go to the goal at once where there is no rate."""
+    def _settle(self) -> None:
+        """See whether it is loaded, and go to the goal at once where there is no rate."""
+        if self._holds and self._held <= 0.0:
+            self._loaded = False
         rate = self.profile.up if self._goal > self._watts else self.profile.down
-        if rate <= 0.0:
+        if rate <= 0.0 or abs(self._watts - self._goal) < NEAR_W:
             self._watts = self._goal
+        if self._demand >= self._floor and self._watts >= self._floor:
+            self._loaded = True
 
     def piece(self) -> tuple[float, float, float]:
         """Return seconds, W and W/s of what is asked for, until that changes by itself."""
-        goal, until = self._goal, math.inf
-        if self._loaded and self._demand < self.profile.floor:
-            until = self._held
+        goal, until = self._goal, self._held if self._holds else math.inf
         if goal == self._watts:
             return until, self._watts, 0.0
         slope = self.profile.up if goal > self._watts else -self.profile.down
-        return min(until, (goal - self._watts) / slope), self._watts, slope
+        change = (goal - self._watts) / slope
+        if not self._loaded and self._watts < self._floor < goal:  # from there on it is loaded
+            change = (self._floor - self._watts) / slope
+        return min(until, max(change, NEAR_S)), self._watts, slope
 
     def advance(self, seconds: float) -> None:
         """Let time pass; no longer than the piece that holds."""
-        until, watts, slope = self.piece()
-        if slope:
-            self._watts = watts + slope * seconds
-            if seconds >= until and abs(self._watts - self._goal) < NEAR_W:
-                self._watts = self._goal
-        if self._loaded and self._demand < self.profile.floor:
+        _, watts, slope = self.piece()
+        self._watts = watts + slope * seconds
+        if slope > 0.0:
+            self._watts = min(self._watts, max(self._goal, watts))
+        elif slope < 0.0:
+            self._watts = max(self._watts, min(self._goal, watts))
+        if not self._loaded and abs(self._watts - self._floor) < NEAR_W:
+            self._watts = max(self._watts, self._floor) if slope > 0.0 else self._watts
+        if self._holds:
             self._held = max(0.0, self._held - seconds)
-            if self._held <= 0.0:
-                self._loaded = False
-                self._jump()
+        self._settle()
