@@ -105,7 +105,7 @@ class EmulatedGpu:
         self.row = row
         self.clock = VirtualClock()
         self.noise = Noise(seed, gpu.subject)
-        self.die = physics.Die(_part(spec, row))
+        self.die = physics.Die(part_of(spec, row))
         self.rates = _rates(spec, birth.spread)
         self.bus = bus(spec, int(row["pcie_gen_max"]), int(row["pcie_width_max"]))
         self.slow = 1.0
@@ -280,7 +280,8 @@ class EmulatedGpu:
         row["throttled_brake_ns"] = round(die.braked_seconds * 1e9)
 
 
-def _part(spec: RackSpec, row: Any) -> physics.Part:
+def part_of(spec: RackSpec, row: Any) -> physics.Part:
+    """Return what the equations need of the GPU that `row` describes."""
     constants = Constants(spec, spec.sku)
     power = int(row["limit_default_mw"]) / 1000.0
     coolant = spec.assumed("coolant_temperature")
