@@ -12,6 +12,9 @@ from rackproof.harness.devices.emulated.house.stores import StoreRating
 from rackproof.harness.errors import SpecError
 from rackproof.harness.spec import RackSpec
 
+Said = bool | float
+"""What a file says of a store: whether there is one, or its energy in kJ."""
+
 
 @dataclass(frozen=True, slots=True)
 class RackPlan:
@@ -112,12 +115,12 @@ def _rack(spec: RackSpec, rack: int, parameters: Parameters) -> RackPlan:
     )
 
 
-def _energy(said: bool | float, otherwise: float) -> float:
+def _energy(said: Said, otherwise: float) -> float:
     """Return the J of a store: the file's kJ, or what stands for ``true``."""
     return otherwise if said is True else 1000.0 * said
 
 
-def _bbu(said: bool | float, rated: float, parameters: Parameters) -> StoreRating | None:
+def _bbu(said: Said, rated: float, parameters: Parameters) -> StoreRating | None:
     """Return the battery: the ride at the rack's rating is what comes out of it."""
     if not said:
         return None
@@ -133,7 +136,7 @@ def _bbu(said: bool | float, rated: float, parameters: Parameters) -> StoreRatin
     )
 
 
-def _cbu(said: bool | float, gpus: int, parameters: Parameters) -> StoreRating | None:
+def _cbu(said: Said, gpus: int, parameters: Parameters) -> StoreRating | None:
     if not said:
         return None
     number = parameters.number
