@@ -17,7 +17,7 @@ from rackproof.harness.launch.member import Member
 from rackproof.harness.spec import RackSpec
 from rackproof.harness.training.plan import Plan
 
-__all__ = ["Drill", "Job", "Least", "Member", "Stage"]
+__all__ = ["Drill", "Job", "Least", "Member", "PowerZone", "Stage"]
 
 
 class Job(Protocol):
@@ -79,6 +79,79 @@ class Job(Protocol):
         ...
 
 
+class PowerZone(Protocol):
+    """The rack's power zone under the Dimmer, with the training run on it; seconds are virtual.
+
+    A `name` is that of the sub-drill in the record. Cuts are shares of the load measured before;
+    each is of one feed that the stage draws. Raises DrillError where training, or the controller,
+    does not go on.
+    """
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        ...
+
+    def limit(self, name: str, cut: float) -> None:
+        """Lower a feed's limit; never under what it cannot go below."""
+        ...
+
+    def ramp(self, name: str, cut: float, seconds: float) -> None:
+        """Lower it along a ramp, which is over when this returns."""
+        ...
+
+    def lift(self) -> None:
+        """Give the feed its limit back."""
+        ...
+
+    def lose_ac(self, name: str, cut: float) -> None:
+        """Take the mains from a rack; on its battery it is to draw that much less."""
+        ...
+
+    def return_ac(self) -> None:
+        """Give them back."""
+        ...
+
+    def sag(self, name: str, left: float, seconds: float) -> None:
+        """Let the mains' voltage fall to a share of itself for a while."""
+        ...
+
+    def lose_sensors(self, share: float) -> None:
+        """Lose a share of the GPUs' power readings, and the feed's meter."""
+        ...
+
+    def return_sensors(self) -> None:
+        """Have them back."""
+        ...
+
+    def lose_coolant(self, name: str, left: float) -> None:
+        """Leave a rack a share of its flow of coolant."""
+        ...
+
+    def return_coolant(self) -> None:
+        """Have all of it flow again."""
+        ...
+
+    def kill_controller(self) -> None:
+        """SIGKILL the Dimmer's process."""
+        ...
+
+    def start_controller(self) -> None:
+        """Start another one, which takes over what the first left."""
+        ...
+
+    def recover(self) -> None:
+        """Run until every cap is back where it was, and a little longer."""
+        ...
+
+    def control(self, cut: float) -> None:
+        """Repeat a lowered limit with the Dimmer off, on a rack of its own."""
+        ...
+
+    def finish(self) -> None:
+        """Run until the last step, and stop the controller."""
+        ...
+
+
 class Stage(Protocol):
     """Where a drill is held: the rack, the record, the size, and chance (`draw`)."""
 
@@ -133,6 +206,10 @@ class Stage(Protocol):
 
     def watch(self, job: Job) -> AbstractContextManager[None]:
         """Watch telemetry while the block lasts: find, classify, choose a spare, tell the job."""
+        ...
+
+    def power(self, job: Job) -> AbstractContextManager[PowerZone]:
+        """Put the run on the emulated rack's power zone, under the Dimmer."""
         ...
 
     def suspect(self, member: str, why: str) -> None:

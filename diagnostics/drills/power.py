@@ -1,0 +1,170 @@
+"""The drills of the power zone: a limit falls, the mains go, sensors or coolant fail; the Dimmer acts.
+
+Inject: on the emulated rack's own equipment, while a training run stands on its GPUs and commits a
+real step for each step of virtual time. Oracle: the criteria DD1 to DD13 (diagnostics.power) and the
+states of the fault-free run, bit for bit: caps change time, not arithmetic. Seconds are virtual.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from rackproof.diagnostics.drills.base import Drill, Least, PowerZone, Stage
+from rackproof.diagnostics.recovery.record import Expected
+from rackproof.harness.spec import RackSpec
+from rackproof.harness.training.plan import Plan
+
+STEP_S = 2.0
+"""Seconds of a training step at full power."""
+SETTLE_S, HOLD_S, RECOVER_S = 30.0, 80.0, 60.0
+"""Before the first event; under a lowered limit; after it, before the next one."""
+SMALL, LARGE, LIGHT = 0.2, 0.4, 0.1
+"""By how much of the measured load a limit falls."""
+ON_BATTERY = 0.2
+BATTERY_S = 45.0
+BLIND_S = 45.0
+BLIND_SHARE = 0.4
+"""Of the GPUs' power readings that are lost; a fifth is what the Dimmer bears."""
+COOLANT_LEFT = 0.5
+SAGS = ((0.7, 0.020), (0.7, 0.300))
+"""Depth, and seconds: the first is the supplies' own affair, the second a battery's."""
+ALWAYS = ("DD1", "DD2", "DD4", "DD5", "DD8", "DD10", "DD11")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One piece of a drill: what is done, how long it takes at most, and what it shows."""
+
+    hold: Callable[[PowerZone], None]
+    seconds: float
+    shows: tuple[str, ...] = ()
+
+
+def _lowered(name: str, cut: float) -> Part:
+    def hold(zone: PowerZone) -> None:
+        zone.limit(name, cut)
+        zone.run(HOLD_S)
+        zone.lift()
+        zone.recover()
+
+    return Part(hold, HOLD_S + RECOVER_S, ("DD2", "DD3", "DD6", "DD7"))
+
+
+def _on_battery(zone: PowerZone) -> None:
+    zone.lose_ac("ac-loss", ON_BATTERY)
+    zone.run(BATTERY_S)
+    zone.return_ac()
+    zone.recover()
+
+
+def _sags(zone: PowerZone) -> None:
+    for left, seconds in SAGS:
+        zone.sag("sag", left, seconds)
+        zone.run(8.0)
+
+
+def _ramped(zone: PowerZone) -> None:
+    zone.ramp("utility-ramp", LIGHT + 0.05, 45.0)
+    zone.run(HOLD_S - 45.0)
+    zone.lift()
+    zone.recover()
+
+
+def _blind(zone: PowerZone) -> None:
+    """Lose the sensors under a limit, and lift it meanwhile: who guesses would raise the caps."""
+    zone.limit("sensor-loss", LIGHT)
+    zone.run(HOLD_S / 2.0)
+    zone.lose_sensors(BLIND_SHARE)
+    zone.run(BLIND_S / 3.0)
+    zone.lift()
+    zone.run(BLIND_S * 2.0 / 3.0)
+    zone.return_sensors()
+    zone.recover()
+
+
+def _warm(zone: PowerZone) -> None:
+    zone.lose_coolant("coolant-loss", COOLANT_LEFT)
+    zone.run(HOLD_S)
+    zone.return_coolant()
+    zone.recover()
+
+
+def _killed(zone: PowerZone) -> None:
+    """Kill the controller while caps are in force; the next one takes them over."""
+    zone.limit("controller-killed", LIGHT)
+    zone.run(HOLD_S / 2.0)
+    zone.kill_controller()
+    zone.run(5.0)
+    zone.start_controller()
+    zone.run(10.0)
+    zone.lift()
+    zone.recover()
+
+
+LIMIT_20, LIMIT_40 = _lowered("limit -20 %", SMALL), _lowered("limit -40 %", LARGE)
+AC = Part(_on_battery, BATTERY_S + RECOVER_S)
+SAG = Part(_sags, 16.0, ("DD13",))
+RAMP = Part(_ramped, HOLD_S + RECOVER_S)
+BLIND = Part(_blind, HOLD_S / 2.0 + BLIND_S + RECOVER_S, ("DD9",))
+KILL = Part(_killed, HOLD_S / 2.0 + 15.0 + RECOVER_S)
+WARM = Part(_warm, HOLD_S + RECOVER_S, ("cooling",))
+CONTROL = Part(lambda zone: zone.control(SMALL), 0.0, ("DD12",))
+
+
+def _plan(parts: tuple[Part, ...]) -> Plan:
+    """Return a run that is at least as long as its parts."""
+    seconds = SETTLE_S + sum(part.seconds for part in parts) + RECOVER_S
+    return Plan(steps=round(seconds / STEP_S), every=50, replicas=2, spares=1)
+
+
+def held(stage: Stage, parts: tuple[Part, ...]) -> None:
+    """Hold the parts of a drill, one after the other, on one training run."""
+    plan = stage.sized(_plan(parts))
+    shown = sorted({*ALWAYS, *(each for part in parts for each in part.shows)})
+    stage.expect(Expected(proof="L4", power=tuple(shown)))
+    stage.clean(plan)
+    with stage.run(replace(plan, gate=1)) as job, stage.power(job) as zone:
+        zone.run(SETTLE_S + stage.draw.uniform(0.0, STEP_S))
+        for part in parts:
+            part.hold(zone)
+        zone.finish()
+        job.finish()
+
+
+def _drill(name: str, summary: str, *parts: Part) -> Drill:
+    steps = _plan(parts).steps
+    return Drill(
+        name,
+        summary,
+        lambda stage: held(stage, parts),
+        lacks=_lacks_coolant if WARM in parts else _lacks,
+        needs=lambda _layer, _seed: Least(steps, 1),
+    )
+
+
+def _lacks(spec: RackSpec) -> str:
+    """Return why a rack has no power zone that could be drilled."""
+    if not spec.power.shelves:
+        return "it has no power shelves, so that there is no zone of its own"
+    return "" if spec.power.bbu else "it has no BBU to ride on"
+
+
+def _lacks_coolant(spec: RackSpec) -> str:
+    """Return why a rack has no coolant to lose."""
+    return "it is cooled by air" if spec.cooling == "air" else _lacks(spec)
+
+
+DRILLS = (
+    _drill(
+        "power-dim",
+        "limits fall, the mains go, sensors and the controller fail: the Dimmer cuts, training"
+        " goes on",
+        LIMIT_20, LIMIT_40, AC, SAG, RAMP, BLIND, KILL, CONTROL,
+    ),
+    _drill("ac-loss", "the mains of a rack go: the battery carries, the Dimmer stretches it",
+           AC, SAG),
+    _drill("utility-ramp", "the utility asks for less along a ramp, and gives it back", RAMP),
+    _drill("sensor-loss", "power readings are lost under a limit: caps are held, never raised",
+           BLIND),
+    _drill("coolant-loss", "half of the coolant is gone: the Dimmer cuts to what it can carry",
+           WARM),
+)  # fmt: skip
