@@ -1,8 +1,9 @@
-"""The drills of the power zone: a limit falls, the mains go, sensors or coolant fail; the Dimmer acts.
+"""The drills of the power zone: a limit falls, the mains go, sensors fail; the Dimmer acts.
 
 Inject: on the emulated rack's own equipment, while a training run stands on its GPUs and commits a
-real step for each step of virtual time. Oracle: the criteria DD1 to DD13 (diagnostics.power) and the
-states of the fault-free run, bit for bit: caps change time, not arithmetic. Seconds are virtual.
+real step for each step of virtual time. Oracle: the criteria DD1 to DD13 (diagnostics.power), and
+the states of the fault-free run, bit for bit: caps change time, not arithmetic. Seconds are
+virtual.
 """
 
 from collections.abc import Callable
