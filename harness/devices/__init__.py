@@ -11,6 +11,7 @@ from pathlib import Path
 from rackproof.harness import spec as specs
 from rackproof.harness.clock import Clock
 from rackproof.harness.devices import real
+from rackproof.harness.devices.attached import Source
 from rackproof.harness.devices.bench import Bench
 from rackproof.harness.devices.nvml import Driver, Identity, NvmlTelemetry
 from rackproof.harness.devices.protocol import Device, Fabric, Host, Service
@@ -27,6 +28,7 @@ __all__ = [
     "emulated_driver",
     "local_spec",
     "renew",
+    "source_of",
 ]
 
 STATE = "driver.state"
@@ -57,6 +59,20 @@ def connect(
     except BaseException:
         backing.close()
         raise
+
+
+def source_of(bench: Bench) -> Source:
+    """Return by which driver another process finds the GPUs of a bench; see attached.attach.
+
+    A rack in memory can be found as long as this process runs, by processes of the same user.
+    """
+    backing = bench.backing
+    if not isinstance(backing, Emulated):
+        return Source()
+    state = backing.state
+    if state.parent == Path("/proc/self/fd"):
+        state = Path("/proc") / str(os.getpid()) / "fd" / state.name
+    return Source(backing.library, state)
 
 
 def renew(bench: Bench, *, seed: int) -> bool:
