@@ -37,7 +37,7 @@ START_FIELD = 19  # of /proc/PID/stat after the name: the time it was started, f
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A setting of a GPU that was changed, and its value before: `power.limit` in W."""
+    """A setting of a GPU that was changed, and its value before, 0 or more: `power.limit` in W."""
 
     uuid: str
     setting: str
@@ -364,7 +364,7 @@ def _take(note: _Note, text: bytes) -> bool:
         change, writer, at = _change(line), Writer(line["pid"], line["started"]), line["at"]
         good = all(isinstance(word, str) for word in change.key)
         good = good and all(type(n) is int for n in (writer.pid, writer.started))
-        if not good or not math.isfinite(at) or not math.isfinite(change.was) or change.was <= 0:
+        if not good or not math.isfinite(at) or not math.isfinite(change.was) or change.was < 0:
             return False
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False

@@ -15,6 +15,7 @@ from rackproof.harness.devices.protocol import (
     Pattern,
     PowerLimits,
     Product,
+    Smoothing,
     Telemetry,
     Verified,
     Watch,
@@ -82,6 +83,14 @@ class NoTelemetry:
         raise NotPresent(self._reason)
 
     def set_power_limit(self, watts: float) -> float:
+        """Raise NotPresent."""
+        raise NotPresent(self._reason)
+
+    def smoothing(self) -> Smoothing:
+        """Raise NotPresent."""
+        raise NotPresent(self._reason)
+
+    def set_smoothing(self, *, enabled: bool, profile: int) -> Smoothing:
         """Raise NotPresent."""
         raise NotPresent(self._reason)
 

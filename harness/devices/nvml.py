@@ -18,9 +18,9 @@ from typing import Any
 import pynvml
 
 from rackproof.harness.clock import Clock, MachineClock, VirtualClock
-from rackproof.harness.devices import nvml_fabric, nvml_readings
+from rackproof.harness.devices import nvml_fabric, nvml_readings, nvml_smoothing
 from rackproof.harness.devices.nvml_fields import counter, field_ids
-from rackproof.harness.devices.protocol import LinkCounters, PowerLimits
+from rackproof.harness.devices.protocol import LinkCounters, PowerLimits, Smoothing
 from rackproof.harness.errors import (
     DeviceError,
     Lost,
@@ -186,7 +186,8 @@ class NvmlTelemetry:
         self._clock = clock or MachineClock()
         self._events: Any = None
         self._late: DeviceError | None = None
-        self.before_change: Hook = None  # called before a setting is changed
+        self.before_change: Hook = None  # called before the power limit is changed
+        self.before_smoothing: Hook = None  # called before power smoothing is
         with contextlib.suppress(DeviceError):  # events() asks again, and says why
             self._listen()
 
@@ -286,6 +287,33 @@ class NvmlTelemetry:
         except pynvml.NVMLError as error:
             raise translated(error, f"{self.subject}: power limit {watts:g} W") from error
         return self.power_limits().current
+
+    def smoothing(self) -> Smoothing:
+        """Return how the GPU's power is smoothed; raises Unsupported, or a DeviceError."""
+        try:
+            return nvml_smoothing.smoothing(self.handle, self.driver.fields)
+        except pynvml.NVMLError as error:
+            raise translated(error, f"{self.subject}: power smoothing") from error
+
+    def set_smoothing(self, *, enabled: bool, profile: int) -> Smoothing:
+        """Make a profile the active one and switch smoothing; return what is in force then.
+
+        Nothing is asked for that is so already. Raises NotPermitted, Unsupported, or a DeviceError,
+        also where what it was cannot be written down first.
+        """
+        before = self.smoothing()
+        if (before.enabled, before.active) == (enabled, profile):
+            return before
+        if self.before_smoothing is not None:
+            self.before_smoothing()
+        try:
+            if before.active != profile:
+                nvml_smoothing.activate(self.handle, profile)
+            if before.enabled != enabled:
+                nvml_smoothing.switch(self.handle, enabled=enabled)
+        except pynvml.NVMLError as error:
+            raise translated(error, f"{self.subject}: power smoothing") from error
+        return self.smoothing()
 
     def events(self) -> list[Event]:
         """Return the XIDs that were reported since the last call, in order.

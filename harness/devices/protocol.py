@@ -136,6 +136,17 @@ class Telemetry(Protocol):
         """Ask for a power limit in W; return the limit in force then, read back."""
         ...
 
+    def smoothing(self) -> "Smoothing":
+        """Return how the GPU's power is smoothed; raises Unsupported where it cannot be."""
+        ...
+
+    def set_smoothing(self, *, enabled: bool, profile: int) -> "Smoothing":
+        """Make a preset profile the active one, and switch smoothing on or off; read back.
+
+        Each switching on wears the GPU's smoothing circuit, which nothing undoes.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class PowerLimits:
@@ -146,6 +157,36 @@ class PowerLimits:
     default: float
     low: float
     high: float
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothingProfile:
+    """A preset of power smoothing.
+
+    `floor` is a share of the GPU's TDP, `up` and `down` are the ramps in W/s, `hysteresis` is how
+    long the floor is held after a load, in s.
+    """
+
+    floor: float
+    up: float
+    down: float
+    hysteresis: float
+
+
+@dataclass(frozen=True, slots=True)
+class Smoothing:
+    """Power smoothing as the driver states it.
+
+    `active` numbers the profile in force where it is `enabled`; `lifetime` is the share that is
+    left of the circuit's life; floors may be `low` to `high`, shares of TDP.
+    """
+
+    enabled: bool
+    active: int
+    lifetime: float
+    low: float
+    high: float
+    profiles: tuple[SmoothingProfile, ...]
 
 
 class DataPlane(Protocol):

@@ -7,7 +7,7 @@ ends it idle, with every setting as it was before; and what killed runs left cha
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -21,13 +21,16 @@ from rackproof.harness.devices.cupy_plane import CupyPlane
 from rackproof.harness.devices.host import RealHost
 from rackproof.harness.devices.lazy_plane import LazyPlane
 from rackproof.harness.devices.nvml import Driver, Handle, Identity, NvmlTelemetry, translated
+from rackproof.harness.devices.nvml_fields import field_ids
 from rackproof.harness.devices.nvml_readings import power_limits
+from rackproof.harness.devices.nvml_smoothing import activate, smoothing, switch
 from rackproof.harness.devices.protocol import (
     DataPlane,
     Device,
     Fabric,
     Host,
     Service,
+    Smoothing,
     Telemetry,
 )
 from rackproof.harness.devices.real_fabric import RealFabric
@@ -40,7 +43,9 @@ from rackproof.harness.spec import AIR, Power, RackSpec
 
 UNKNOWN_SKU = "unknown"
 POWER_LIMIT = "power.limit"
-SAME_W = 0.5  # a limit that reads back within this is the one that was asked for
+SMOOTHING, SMOOTHING_PROFILE = "power.smoothing", "power.smoothing.profile"
+"""Journaled as 0 or 1, and as the profile's number."""
+SAME_W = 0.5  # what reads back within this is what was asked for
 LOOK_S = 0.25  # between two looks whether a GPU is still there: a look takes milliseconds
 Tell = Callable[[str], None]
 
@@ -72,12 +77,19 @@ class RealBacking:
         plane = LazyPlane(telemetry, identity.pci, shared=self._shared)
         self._planes[gpu.subject], self._telemetry[gpu.subject] = plane, telemetry
         telemetry.before_change = partial(self._keep, identity.uuid, telemetry)
+        telemetry.before_smoothing = partial(self._keep_smoothing, identity.uuid, telemetry)
         restore = partial(self._journal.restore, identity.uuid)
         return RealDevice(gpu, telemetry, plane, restore, shared=self._shared)
 
     def _keep(self, uuid: str, telemetry: NvmlTelemetry) -> None:
         """Write down the power limit that was asked for: one from out of band lowers the other."""
         self._journal.keep(Change(uuid, POWER_LIMIT, telemetry.power_limits().requested))
+
+    def _keep_smoothing(self, uuid: str, telemetry: NvmlTelemetry) -> None:
+        """Write down whether the power is smoothed, and by which profile."""
+        state = telemetry.smoothing()
+        self._journal.keep(Change(uuid, SMOOTHING, float(state.enabled)))
+        self._journal.keep(Change(uuid, SMOOTHING_PROFILE, float(state.active)))
 
     def fabric(self) -> Fabric:
         """Return what joins the GPUs."""
@@ -188,29 +200,52 @@ def utilisation(telemetry: NvmlTelemetry) -> float:
 
 
 def put_back(change: Change) -> None:
-    """Put back the power limit of a GPU, wherever it sits now, and read it back.
+    """Put back a setting of a GPU, wherever it sits now, and read it back.
 
     Raises NotPresent where it is not there, NotPermitted, or DeviceError when it does not hold.
     """
     what = f"{change.uuid}: {change.setting}"
-    if change.setting != POWER_LIMIT:
+    ways = _WAYS.get(change.setting)
+    if ways is None:
         msg = f"{what}: this version knows no such setting"
         raise DeviceError(msg)
+    look, put = ways
     try:
         handle = pynvml.nvmlDeviceGetHandleByUUID(change.uuid)
-        if abs(_requested(handle) - change.was) <= SAME_W:
+        if abs(look(handle) - change.was) <= SAME_W:
             return
-        pynvml.nvmlDeviceSetPowerManagementLimit(handle, round(change.was * 1000))
-        now = _requested(handle)
+        put(handle, change.was)
+        now = look(handle)
     except pynvml.NVMLError as error:
         raise translated(error, what) from error
     if abs(now - change.was) > SAME_W:
-        msg = f"{what}: reads {now:g} W after {change.was:g} W were asked for"
+        msg = f"{what}: reads {now:g} after {change.was:g} was asked for"
         raise DeviceError(msg)
 
 
 def _requested(handle: Handle) -> float:
     return power_limits(handle)["requested"]
+
+
+def _smoothing(handle: Handle) -> Smoothing:
+    return smoothing(handle, field_ids(pynvml.nvmlSystemGetDriverVersion()))
+
+
+_WAYS: Mapping[str, tuple[Callable[[Handle], float], Callable[[Handle, float], object]]] = {
+    POWER_LIMIT: (
+        _requested,
+        lambda handle, watts: pynvml.nvmlDeviceSetPowerManagementLimit(handle, round(watts * 1000)),
+    ),
+    SMOOTHING: (
+        lambda handle: float(_smoothing(handle).enabled),
+        lambda handle, was: switch(handle, enabled=bool(was)),
+    ),
+    SMOOTHING_PROFILE: (
+        lambda handle: float(_smoothing(handle).active),
+        lambda handle, was: activate(handle, int(was)),
+    ),
+}
+"""How each setting is read, and put back."""
 
 
 def unheard(_line: str) -> None:

@@ -30,6 +30,7 @@ from rackproof.harness.devices.emulated.driver_state import (
 from rackproof.harness.devices.emulated.hbm import Hbm
 from rackproof.harness.devices.emulated.identity import Birth
 from rackproof.harness.devices.emulated.rows import CLOCK_IDLE_MHZ, Constants
+from rackproof.harness.devices.emulated.smoothing import Profile
 from rackproof.harness.devices.emulated.wires import Wires
 from rackproof.harness.errors import Lost, SpecError
 from rackproof.harness.model import Gpu
@@ -44,6 +45,10 @@ COOLANT_C = 25.0
 HBM_HOTTER_C = 4
 """How much hotter than the die the memory reads: assumed."""
 _FP32_OF_PEAK, _HBM_OF_PEAK = 0.75, 0.82
+
+SWITCHES = 100
+"""How often power smoothing is switched on for 1 % of its circuit's life: assumed. The driver counts
+whole percents, and one that has begun is gone."""
 
 _LOST = int(Flag.LOST)
 
@@ -110,7 +115,9 @@ class EmulatedGpu:
         self.bus = bus(spec, int(row["pcie_gen_max"]), int(row["pcie_width_max"]))
         self.slow = 1.0
         self.load = 0.0
-        self.keeps_limit = True
+        self.keeps_limit = self.keeps_floor = True
+        self._smooths = False
+        self._switched = 0
         self.errs: Erring | None = None
         self.effects: list[Effect] = []
         self.post: Post | None = None
@@ -192,6 +199,8 @@ class EmulatedGpu:
             step = min([left, *(effect.due(now, utilisation) for effect in self.effects)])
             if step > 0.0:
                 self._enforce_limit()
+                if self.row["smoothing_enabled"] or self._smooths:
+                    self._smooth()
                 done += self.die.advance(step, utilisation) * self.slow * step
                 self.clock.advance(step)
                 self.hbm.rest(step)
@@ -249,6 +258,22 @@ class EmulatedGpu:
     def _enforce_limit(self) -> None:
         if self.keeps_limit:
             self.die.limit = self.limit
+
+    def _smooth(self) -> None:
+        """Let the die follow the driver's smoothing; switching it on wears the circuit."""
+        row, enabled = self.row, bool(self.row["smoothing_enabled"])
+        if enabled and not self._smooths:
+            worn = int(self._switched % SWITCHES == 0)
+            self._switched += 1
+            row["smoothing_lifetime"] = max(0, int(row["smoothing_lifetime"]) - worn)
+        self._smooths = enabled
+        if not enabled:
+            self.die.smooth(None)
+            return
+        floor, up, down, hysteresis = map(int, row["smoothing_profiles"][row["smoothing_profile"]])
+        watts = self.die.part.power_max * floor / 100.0 if self.keeps_floor else 0.0
+        row["smoothing_floor_mw"] = round(watts * 1000.0)
+        self.die.smooth(Profile(watts, up / 1000.0, down / 1000.0, hysteresis / 1000.0))
 
     # --- readings ----------------------------------------------------------------------------
 

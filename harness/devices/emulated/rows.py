@@ -29,6 +29,19 @@ RESERVED_MIB = 640
 NO_BER = (15, 255)
 """Mantissa and exponent by which NVLink 5 says that no bit was wrong."""
 
+SMOOTHED = ("Blackwell", "Rubin")
+"""Parts whose power can be smoothed: Blackwell as published, Rubin assumed."""
+FLOORS = (20, 90)
+"""What the floor of a smoothing profile may be, % of TDP: as published."""
+PRESETS = (
+    (80, 2_000_000, 1_000_000, 5000),
+    (70, 2_000_000, 1_000_000, 5000),
+    (60, 1_000_000, 1_000_000, 2000),
+    (50, 1_000_000, 500_000, 2000),
+    (20, 4_000_000, 4_000_000, 1000),
+)
+"""Floor in % of TDP, ramps up and down in mW/s, hysteresis in ms of each profile: assumed."""
+
 _ARCHITECTURES = {"Ampere": 7, "Ada": 8, "Hopper": 9, "Blackwell": 10, "Rubin": 13}
 _DEFAULTS: Mapping[str, float | str] = {
     "driver_version": "580.173.02",
@@ -146,6 +159,7 @@ def part_fields(constants: Constants) -> dict[str, Any]:
         "limit_default_mw": int(_default_limit(constants) * 1000),
         "limit_requested_mw": int(_default_limit(constants) * 1000),
         "remap_histogram": (int(number("remap_banks")), 0, 0, 0, 0),
+        **_smoothing(constants),
         **_heat(constants),
         **_clocks(constants),
         **_pcie(constants),
@@ -174,6 +188,22 @@ def _default_limit(constants: Constants) -> float:
         return constants.number("power_default")
     except SpecError:
         return constants.number("power_max")
+
+
+def _smoothing(constants: Constants) -> dict[str, Any]:
+    """Return the circuit of power smoothing, unworn and switched off, where the part has one."""
+    if constants.text("architecture") not in SMOOTHED:
+        return {"smoothing_supported": 0}
+    watts = _default_limit(constants)
+    return {
+        "smoothing_supported": 1,
+        "smoothing_lifetime": 100,
+        "smoothing_floor_min": FLOORS[0],
+        "smoothing_floor_max": FLOORS[1],
+        "smoothing_ceiling_mw": int(watts * 1000),
+        "smoothing_floor_mw": int(watts * 10 * PRESETS[0][0]),
+        "smoothing_profiles": PRESETS,
+    }
 
 
 def _heat(constants: Constants) -> dict[str, Any]:

@@ -35,7 +35,7 @@ GONE = int(Flag.LOST | Flag.ABSENT | Flag.HUNG)
 # What the driver's row says of the GPU itself, wherever it sits.
 OWN = (
     "uuid serial part_number vbios inforom ecc sram_sources sram_threshold remap_corrected "
-    "remap_uncorrected remap_pending remap_failure remap_histogram"
+    "remap_uncorrected remap_pending remap_failure remap_histogram smoothing_lifetime"
 ).split()
 COUNTERS = (
     "replay recovery crc tx_kib rx_kib effective_errors symbol_errors recovered unrecovered "
@@ -125,6 +125,7 @@ def _reset(gpu: EmulatedGpu) -> None:
     row["pcie_replays"] = 0
     row["limit_requested_mw"] = row["limit_default_mw"]
     row["clock_locked_min_mhz"] = row["clock_locked_max_mhz"] = 0
+    row["smoothing_enabled"] = row["smoothing_profile"] = 0
     links = row["links"][: int(row["nvlink_count"])]
     for name in COUNTERS:
         links[name] = 0

@@ -182,3 +182,25 @@ def test_a_burn_leaves_the_limit_as_it_was_however_it_ends(site, then):
     found = site.run(guarded + LOOK)
     assert found == ["changed limits 300 300", f"limits {MAX_W} {MAX_W}"]
     assert site.files() == []
+
+
+SMOOTH = """
+device.telemetry.set_smoothing(enabled=True, profile=2)
+state = device.telemetry.smoothing()
+print('changed', state.enabled, state.active, flush=True)
+"""
+
+
+def test_smoothing_that_a_killed_run_left_on_is_switched_off_again(site):
+    site.rows["smoothing_supported"], site.rows["smoothing_profile"] = 1, 4
+    assert site.killed(SMOOTH) == ["2"]
+    assert int(site.rows["smoothing_enabled"][3]) == 1
+    *said, limits = site.run(LOOK)
+    assert [line.split(": ")[1] for line in said] == [
+        "power.smoothing of 0 is put back",
+        "power.smoothing.profile of 4 is put back",
+    ]
+    assert limits == f"limits {MAX_W} {MAX_W}"
+    assert int(site.rows["smoothing_enabled"][3]) == 0
+    assert int(site.rows["smoothing_profile"][3]) == 4
+    assert site.files() == []
