@@ -47,7 +47,7 @@ HBM_HOTTER_C = 4
 _FP32_OF_PEAK, _HBM_OF_PEAK = 0.75, 0.82
 
 SWITCHES = 100
-"""How often power smoothing is switched on for 1 % of its circuit's life: assumed. The driver counts
+"""Times that power smoothing is switched on for 1 % of its circuit's life: assumed. It is counted in
 whole percents, and one that has begun is gone."""
 
 _LOST = int(Flag.LOST)
