@@ -50,12 +50,12 @@ class Noise:
     def __init__(self, seed: int, subject: str) -> None:
         self._seed = seed
         self._subject = subject
-        self._run: tuple[str, int] = ("", 0)
+        self.run: tuple[str, int] = ("", 0)
         self._counts: dict[str, int] = {}
 
     def begin(self, check: str, attempt: int) -> None:
         """Name the run that the next readings belong to, and count them from 0 again."""
-        self._run = (check, attempt)
+        self.run = (check, attempt)
         self._counts.clear()
 
     def factor(self, reading: str) -> float:
@@ -69,4 +69,4 @@ class Noise:
     def _next(self, reading: str) -> tuple[Name, ...]:
         count = self._counts.get(reading, 0)
         self._counts[reading] = count + 1
-        return (self._seed, self._subject, *self._run, reading, count)
+        return (self._seed, self._subject, *self.run, reading, count)

@@ -47,8 +47,8 @@ HBM_HOTTER_C = 4
 _FP32_OF_PEAK, _HBM_OF_PEAK = 0.75, 0.82
 
 SWITCHES = 100
-"""Times that power smoothing is switched on for 1 % of its circuit's life: assumed. It is counted in
-whole percents, and one that has begun is gone."""
+"""Times that power smoothing is switched on for 1 % of its circuit's life: assumed. The driver
+counts whole percents, and one that has begun is gone."""
 
 _LOST = int(Flag.LOST)
 
@@ -232,7 +232,7 @@ class EmulatedGpu:
 
     def end(self) -> None:
         """End the run: the load is gone."""
-        self.load = 0.0
+        self.load, self.die.trail = 0.0, None
         for effect in self.effects:
             effect.end()
         if not self.row["flags"] & _LOST:

@@ -20,6 +20,7 @@ from rackproof.harness.devices.emulated.gpu import EmulatedGpu
 from rackproof.harness.devices.emulated.identity import birth
 from rackproof.harness.devices.emulated.kinds import KINDS, SITES
 from rackproof.harness.devices.emulated.plane import EmulatedPlane
+from rackproof.harness.devices.emulated.rack_power import rack_powers
 from rackproof.harness.devices.emulated.service import EmulatedService
 from rackproof.harness.devices.emulated.strikes import AnyStrike, Plan
 from rackproof.harness.devices.protocol import (
@@ -53,6 +54,7 @@ class EmulatedRack:
             emulated.post = functools.partial(driver.post_xid, position)
             self.gpus[gpu.subject] = emulated
         self.facility = Facility(spec, seed, self._drawn)
+        self.facility.parts |= {each.subject: each for each in rack_powers(spec, seed, self.gpus)}
         self._host = EmulatedHost(self.facility)
         self._fabric = EmulatedFabric(spec, self.gpus, driver)
 
