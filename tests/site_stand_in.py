@@ -136,6 +136,38 @@ def site(shelves: int, units: int) -> dict[str, JSON]:
     return tree
 
 
+def gpus(tree: dict[str, JSON], count: int, *, controls: bool = False) -> list[str]:
+    """Add GPUs of 200 to 1200 W to a board's tree; return the paths where their limits are set."""
+    base, chassis = "/redfish/v1/Systems/HGX", "/redfish/v1/Chassis/Board"
+    tree["/redfish/v1/"] |= {
+        "Systems": link("/redfish/v1/Systems"), "Chassis": link("/redfish/v1/Chassis"),
+    }  # fmt: skip
+    tree["/redfish/v1/Systems"] = members("/redfish/v1/Systems", "HGX")
+    tree["/redfish/v1/Chassis"] = members("/redfish/v1/Chassis", "Board")
+    tree[base] = {"Processors": link(f"{base}/Processors")}
+    tree[chassis] = {"Controls": link(f"{chassis}/Controls")}
+    names = [f"GPU_{number}" for number in range(count)]
+    tree[f"{base}/Processors"] = members(f"{base}/Processors", "CPU_0", *names)
+    tree[f"{base}/Processors/CPU_0"] = {"Id": "CPU_0", "ProcessorType": "CPU"}
+    tree[f"{chassis}/Controls"] = members(f"{chassis}/Controls", *names if controls else ())
+    found = []
+    for number, name in enumerate(names):
+        at, limit = f"{base}/Processors/{name}", {"SetPoint": 1200, "AllowableMin": 200,
+                                                  "AllowableMax": 1200}  # fmt: skip
+        tree[at] = {"@odata.id": at, "Id": name, "ProcessorType": "GPU", "UUID": f"0000-{number}"}
+        if controls:
+            found.append(f"{chassis}/Controls/{name}")
+            tree[found[-1]] = {
+                "@odata.id": found[-1], "ControlType": "Power", "RelatedItem": [link(at)],
+                "SetPointUnits": "W", "Sensor": {"Reading": 900.5}, **limit,
+            }  # fmt: skip
+        else:
+            found.append(f"{at}/EnvironmentMetrics")
+            tree[at]["EnvironmentMetrics"] = link(found[-1])
+            tree[found[-1]] = {"PowerWatts": {"Reading": 900.5}, "PowerLimitWatts": limit}
+    return found
+
+
 class Controller:
     """What a controller answers: `tree` by path, and by path `odd` ways to answer."""
 
@@ -159,6 +191,51 @@ class Controller:
         say(request, 404 if found is None else 200, json.dumps(found or {}).encode())
 
 
+class Board(Controller):
+    """A controller that takes PATCHes: with If-Match where it has `etags`, and says what was asked.
+
+    `takes` says what it does with one: 200 by default, or a status with which it does nothing.
+    """
+
+    def __init__(self, tree: Mapping[str, Any], *, etags: bool = True) -> None:
+        super().__init__(tree)
+        self.etags = etags
+        self.takes: dict[str, int] = {}
+        self.patched: list[tuple[str, JSON]] = []
+        self.versions: dict[str, int] = {}
+        self.changed: Callable[[str], None] = lambda _path: None
+
+    def etag(self, path: str) -> str:
+        return f'W/"{self.versions.get(path, 0)}"'
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        path = request.path
+        if request.command == "PATCH":
+            size = int(request.headers["Content-Length"])
+            say(request, self.take(path, json.loads(request.rfile.read(size)), request), b"")
+        elif self.etags and path in self.tree and path not in self.odd:
+            self.asked.append(path)
+            say(request, 200, json.dumps(self.tree[path]).encode(), ETag=self.etag(path))
+        else:
+            super().answer(request)
+
+    def take(self, path: str, body: JSON, request: BaseHTTPRequestHandler) -> int:
+        """Do what a PATCH says; return the status."""
+        self.patched.append((path, body))
+        if path in self.takes:
+            return self.takes[path]
+        if self.etags and request.headers.get("If-Match") != self.etag(path):
+            return 428 if "If-Match" not in request.headers else 412
+        inner = body.get("PowerLimitWatts", body)
+        own = self.tree[path].get("PowerLimitWatts", self.tree[path])
+        if not own["AllowableMin"] <= inner["SetPoint"] <= own["AllowableMax"]:
+            return 400
+        own |= inner
+        self.versions[path] = self.versions.get(path, 0) + 1
+        self.changed(path)
+        return 204
+
+
 def say(request: BaseHTTPRequestHandler, status: int, body: bytes, **headers: str) -> None:
     """Answer a request."""
     request.send_response(status)
@@ -171,16 +248,19 @@ def say(request: BaseHTTPRequestHandler, status: int, body: bytes, **headers: st
 
 @contextmanager
 def controller(
-    tree: Mapping[str, Any], tls: tuple[Path, Path] | None = None
+    tree: Mapping[str, Any] | Controller, tls: tuple[Path, Path] | None = None
 ) -> Iterator[Controller]:
     """Serve a tree on a port of the loopback until the end; `tls` is a certificate and its key."""
-    about = Controller(tree)
+    about = tree if isinstance(tree, Controller) else Controller(tree)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
+            about.answer(self)
+
+        def do_PATCH(self) -> None:
             about.answer(self)
 
         def log_message(self, *_args: object) -> None:

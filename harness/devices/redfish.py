@@ -1,9 +1,9 @@
 """A Redfish client that trusts nobody: the shelves' and the cooling's controllers over HTTP.
 
 In: addresses and credentials from the environment. Out: the JSON object behind a path, or a
-DeviceError. Every answer is bounded in size, time and number, no redirect leaves the controller
-that was named, and neither an address nor a credential is ever part of a message: messages end up
-in records, which are passed on.
+DeviceError; and, where a power limit is to be set, a PATCH of it. Every answer is bounded in size,
+time and number, no redirect leaves the controller that was named, and neither an address nor a
+credential is ever part of a message: messages end up in records, which are passed on.
 """
 
 import base64
@@ -38,9 +38,33 @@ REDIRECTS = (301, 302, 303, 307, 308)
 REQUEST_S = 10.0
 RUN_S = 60.0
 """The longest that one request, and all requests of a run to one controller, may take."""
+TRIES = 3
+"""PATCHes of one change, where others change the same thing meanwhile (412)."""
+DONE = (200, 202, 204)
+"""Statuses of a PATCH that was taken; whether it did anything is read back by whoever asked."""
+_ETAG = re.compile(r"[!-~]{1,200}")
 _PATH = re.compile(r"/redfish(/[!-~]{0,500})?")
 
 Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One request: a GET, or a PATCH with a body."""
+
+    path: str
+    body: bytes | None = None
+    etag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came back, as it came."""
+
+    status: int
+    location: str
+    etag: str
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +130,7 @@ class Service:
         self._until = time.monotonic() + run_s
         self._asked = 0
         self._seen: dict[str, Object | DeviceError] = {}
+        self._etags: dict[str, str] = {}
         self._connection: http.client.HTTPConnection | None = None
 
     def get(self, path: str) -> Object:
@@ -123,6 +148,36 @@ class Service:
             raise found
         return found
 
+    def look(self, path: str) -> Object:
+        """Return the JSON object at a path as it is now, whatever was read before; as `get`."""
+        self._seen.pop(path, None)
+        return self.get(path)
+
+    def patch(self, path: str, change: Object) -> None:
+        """Change properties of what was read at a path, unless others changed it meanwhile.
+
+        With the ETag that came with it, if one did; where it is stale (412) it is read again, three
+        tries in all. No redirect is followed. Raises as `get`. A change must bear to be made twice:
+        where a connection breaks it may be.
+        """
+        if not _PATH.fullmatch(path):
+            _fail("", "a link leads to no path below /redfish")
+        body = json.dumps(change, allow_nan=False).encode()
+        for _ in range(TRIES):
+            if path not in self._etags:
+                self.look(path)
+            found = self._ask(_Wanted(path, body, self._etags.get(path, "")))
+            self._seen.pop(path, None)
+            self._etags.pop(path, None)
+            if found.status in DONE:
+                return
+            if found.status != http.HTTPStatus.PRECONDITION_FAILED:
+                break
+        else:
+            _fail(path, f"was changed by others, {TRIES} times, while it was to be changed")
+        _refused(path, found.status)
+        _fail(path, f"the change is refused (HTTP {found.status})")
+
     def close(self) -> None:
         """Let go of the connection."""
         if self._connection is not None:
@@ -130,18 +185,21 @@ class Service:
             self._connection = None
 
     def _fetch(self, path: str) -> Object:
-        redirected = 0
+        redirected, asked = 0, path
         while redirected <= MAX_REDIRECTS:
             if not _PATH.fullmatch(path):  # whatever it is, it may hold an address
                 _fail("", "a link leads to no path below /redfish")
-            status, location, body = self._ask(path)
-            if status not in REDIRECTS:
+            found = self._ask(_Wanted(path))
+            if found.status not in REDIRECTS:
                 break
-            path = self._same(path, location)
+            path = self._same(path, found.location)
             redirected += 1
         else:
             _fail(path, f"redirects more than {MAX_REDIRECTS} times")
-        return _object(path, status, body)
+        read = _object(path, found.status, found.body)
+        etag = found.etag or read.get("@odata.etag")
+        self._etags[asked] = etag if isinstance(etag, str) and _ETAG.fullmatch(etag) else ""
+        return read
 
     def _same(self, path: str, location: str) -> str:
         """Return the path that a redirect leads to, on the controller that was named."""
@@ -160,21 +218,22 @@ class Service:
             _fail(path, "redirects to another address, where the credentials do not belong")
         return parts.path
 
-    def _ask(self, path: str) -> tuple[int, str, bytes]:
-        """Return status, Location and body of one GET; a connection that went stale is renewed."""
+    def _ask(self, wanted: _Wanted) -> _Answer:
+        """Return the answer to one request; a connection that went stale is renewed."""
         self._asked += 1
         if self._asked > MAX_REQUESTS:
-            _fail(path, f"the controller's tree takes more than {MAX_REQUESTS} requests")
+            _fail(wanted.path, f"the controller's tree takes more than {MAX_REQUESTS} requests")
         stale = self._connection is not None
         try:
-            return self._once(path)
+            return self._once(wanted)
         except (http.client.RemoteDisconnected, ConnectionError):
             self.close()
             if not stale:
-                _fail(path, "the controller closed the connection")
-        return self._ask(path)
+                _fail(wanted.path, "the controller closed the connection")
+        return self._ask(wanted)
 
-    def _once(self, path: str) -> tuple[int, str, bytes]:
+    def _once(self, wanted: _Wanted) -> _Answer:
+        path = wanted.path
         left = min(self._request_s, self._until - time.monotonic())
         if left <= 0:
             msg = f"Redfish {path}: no time is left for it in this run"
@@ -186,7 +245,7 @@ class Service:
             watch = threading.Timer(left, _cut, (connection.sock, late))
             watch.daemon = True
             watch.start()
-            found = self._answer(connection, path)
+            found = self._answer(connection, wanted)
         except (TimeoutError, OSError, http.client.HTTPException, ValueError) as error:
             self.close()
             if late.is_set() or isinstance(error, TimeoutError):
@@ -200,25 +259,33 @@ class Service:
                 watch.cancel()
         return found
 
-    def _answer(self, connection: http.client.HTTPConnection, path: str) -> tuple[int, str, bytes]:
+    def _answer(self, connection: http.client.HTTPConnection, wanted: _Wanted) -> _Answer:
         headers = {"Accept": "application/json", "OData-Version": "4.0"}
         if self._access.user:
             pair = f"{self._access.user}:{self._access.password}".encode()
             headers["Authorization"] = "Basic " + base64.b64encode(pair).decode("ascii")
-        connection.request("GET", path, headers=headers)
+        if wanted.body is not None:
+            headers["Content-Type"] = "application/json"
+        if wanted.etag:
+            headers["If-Match"] = wanted.etag
+        method = "GET" if wanted.body is None else "PATCH"
+        connection.request(method, wanted.path, body=wanted.body, headers=headers)
         response = connection.getresponse()
         body = response.read(MAX_BYTES + 1)
         if len(body) <= MAX_BYTES and response.length:  # cut off, by them or by our own watch
             raise http.client.IncompleteRead(body, response.length)
         if len(body) > MAX_BYTES or response.will_close:
             self.close()
-        return response.status, response.headers.get("Location", ""), body
+        told = (response.headers.get(name, "") for name in ("Location", "ETag"))
+        return _Answer(response.status, *told, body)
 
     def _connected(self, left: float) -> http.client.HTTPConnection:
         if self._connection is None:
             scheme, host, port = self._access.origin
             connection = http.client.HTTPConnection(host, port, timeout=left)
             opened = socket.create_connection((host, port), timeout=left)
+            # A PATCH is two packets, and the second must not wait for an answer to the first.
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection.sock = _wrapped(opened, self._access) if scheme == "https" else opened
             self._connection = connection
         self._connection.sock.settimeout(left)
@@ -260,13 +327,18 @@ def _explain(path: str, error: Exception) -> NoReturn:
     _fail(path, f"no answer that could be read ({type(error).__name__})")
 
 
-def _object(path: str, status: int, body: bytes) -> Object:
+def _refused(path: str, status: int) -> None:
+    """Raise what a refusal means, where its status says it."""
     if status in (401, 403):
         msg = f"Redfish {path}: the controller refuses (HTTP {status}); see {USER} and {PASSWORD}"
         raise NotPermitted(msg)
     if status == http.HTTPStatus.NOT_FOUND:
         msg = f"Redfish {path}: the controller has no such thing (HTTP 404)"
         raise NotPresent(msg)
+
+
+def _object(path: str, status: int, body: bytes) -> Object:
+    _refused(path, status)
     if status != http.HTTPStatus.OK:
         _fail(path, f"HTTP {status}")
     if len(body) > MAX_BYTES:

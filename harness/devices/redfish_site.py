@@ -95,15 +95,15 @@ def _try(get: Get) -> Value | DeviceError:
 # --- shelves -------------------------------------------------------------------------------------
 def _shelves(service: Service) -> Iterator[Readings]:
     root = service.get(ROOT)
-    found = _members(service, _follow(service, root, "PowerEquipment"), "PowerShelves")
+    found = members(service, follow(service, root, "PowerEquipment"), "PowerShelves")
     if not found:
-        found = [each for each in _members(service, root, "Chassis") if _is_shelf(each)]
+        found = [each for each in members(service, root, "Chassis") if _is_shelf(each)]
     yield from (_shelf(service, each) for each in found)
 
 
 def _shelf(service: Service, shelf: Object) -> Readings:
-    own = _follow(service, shelf, "PowerSubsystem") or shelf
-    supplies = _members(service, own, "PowerSupplies")
+    own = follow(service, shelf, "PowerSubsystem") or shelf
+    supplies = members(service, own, "PowerSupplies")
     outputs = [_output(service, supply) for supply in supplies]
     return {
         "shelf.health": _try(lambda: _health(shelf, own)),
@@ -119,8 +119,8 @@ def _is_shelf(chassis: Object) -> bool:
 
 
 def _output(service: Service, supply: Object) -> float | None:
-    metrics = _follow(service, supply, "Metrics")
-    return None if metrics is None else _reading(metrics.get("OutputPowerWatts"))
+    metrics = follow(service, supply, "Metrics")
+    return None if metrics is None else reading(metrics.get("OutputPowerWatts"))
 
 
 def _bad_supplies(supplies: Sequence[Object], outputs: Sequence[float | None]) -> int:
@@ -137,20 +137,20 @@ def _bad_supplies(supplies: Sequence[Object], outputs: Sequence[float | None]) -
 # --- cooling -------------------------------------------------------------------------------------
 def _units(service: Service) -> Iterator[Readings]:
     root = service.get(ROOT)
-    equipment = _follow(service, root, "ThermalEquipment")
-    found = _members(service, equipment, "CDUs") or _members(service, equipment, "HeatExchangers")
+    equipment = follow(service, root, "ThermalEquipment")
+    found = members(service, equipment, "CDUs") or members(service, equipment, "HeatExchangers")
     yield from (_unit(service, unit, unit) for unit in found)
-    for chassis in [] if found else _members(service, root, "Chassis"):
-        own = _follow(service, chassis, "ThermalSubsystem")
+    for chassis in [] if found else members(service, root, "Chassis"):
+        own = follow(service, chassis, "ThermalSubsystem")
         if own is not None and ("CoolantConnectors" in own or "Pumps" in own):
             yield _unit(service, chassis, own)
 
 
 def _unit(service: Service, unit: Object, own: Object) -> Readings:
     """Return the readings of a cooling unit, or of a chassis and its own thermal subsystem."""
-    pumps, ways = _members(service, own, "Pumps"), _ways(service, own)
-    flows = [_reading(way.get("FlowLitersPerMinute")) for way in ways]
-    supplied = [_reading(way.get("SupplyTemperatureCelsius")) for way in ways]
+    pumps, ways = members(service, own, "Pumps"), _ways(service, own)
+    flows = [reading(way.get("FlowLitersPerMinute")) for way in ways]
+    supplied = [reading(way.get("SupplyTemperatureCelsius")) for way in ways]
     return {
         "cooling.health": _try(lambda: _health(unit, own)),
         "cooling.pumps.bad": _try(lambda: _bad_pumps(pumps)),
@@ -163,7 +163,7 @@ def _unit(service: Service, unit: Object, own: Object) -> Readings:
 def _ways(service: Service, unit: Object) -> list[Object]:
     """Return the connectors that lead to the rack; a return of its own is not counted again."""
     for name in ("SecondaryCoolantConnectors", "CoolantConnectors", "PrimaryCoolantConnectors"):
-        found = _members(service, unit, name)
+        found = members(service, unit, name)
         if found:
             return [way for way in found if way.get("CoolantConnectorType") != "Return"]
     return []
@@ -174,17 +174,16 @@ def _bad_pumps(pumps: Sequence[Object]) -> int:
         msg = "Redfish: the cooling lists no pumps"
         raise Unsupported(msg)
     still = (
-        _reading(pump.get("PumpSpeedPercent")) == 0.0 and _state(pump) == "Enabled"
-        for pump in pumps
+        reading(pump.get("PumpSpeedPercent")) == 0.0 and _state(pump) == "Enabled" for pump in pumps
     )
     return sum(_is_bad(pump) or stands for pump, stands in zip(pumps, still, strict=True))
 
 
 def _leak(service: Service, unit: Object) -> int:
-    detection = _follow(service, unit, "LeakDetection")
+    detection = follow(service, unit, "LeakDetection")
     states = [
         detector.get("DetectorState")
-        for detector in _members(service, detection, "LeakDetectors")
+        for detector in members(service, detection, "LeakDetectors")
         if _state(detector) not in GONE
     ]
     if not states and detection is not None:
@@ -196,7 +195,7 @@ def _leak(service: Service, unit: Object) -> int:
 
 
 # --- what all of them have -----------------------------------------------------------------------
-def _follow(service: Service, holder: Object | None, name: str) -> Object | None:
+def follow(service: Service, holder: Object | None, name: str) -> Object | None:
     """Return the object that a link of `holder` leads to, or None where there is no such link."""
     link = _link((holder or {}).get(name))
     if link is None:
@@ -207,7 +206,7 @@ def _follow(service: Service, holder: Object | None, name: str) -> Object | None
         return None
 
 
-def _members(service: Service, holder: Object | None, name: str) -> list[Object]:
+def members(service: Service, holder: Object | None, name: str) -> list[Object]:
     """Return the members of a collection that `holder` links to, in the order of their names."""
     paths: list[str] = []
     pages: set[str] = set()
@@ -272,7 +271,7 @@ def _is_bad(thing: Object) -> bool:
     return bool(health != "OK")
 
 
-def _reading(sensor: object) -> float | None:
+def reading(sensor: object) -> float | None:
     """Return the number of a sensor excerpt, or None."""
     value = sensor.get("Reading") if isinstance(sensor, dict) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
