@@ -1,0 +1,99 @@
+"""A window of the past: rows of values, each the mean over its own stretch of time.
+
+In: looks, of any length and with holes (NaN). Out: means and peaks over the last seconds, and how
+much of that time was looked at. Looks that are shorter than a grain are joined to the one before.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rackproof.harness.power.zone import Array
+
+_NEAR = 1e-9
+
+
+@dataclass(slots=True)
+class Row:
+    """Values that hold from `begin` to `end`, s; `whole` where none of them is NaN."""
+
+    begin: float
+    end: float
+    values: Array
+    whole: bool
+
+
+def _joined(old: Row, begin: float, end: float, values: Array) -> Array:
+    first, second = old.end - old.begin, end - begin
+    mean = (old.values * first + values * second) / (first + second)
+    return np.where(np.isnan(old.values), values, np.where(np.isnan(values), old.values, mean))
+
+
+class Rows:
+    """The last `keep` seconds of some values."""
+
+    def __init__(self, keep: float, grain: float) -> None:
+        self.keep, self.grain = keep, grain
+        self.rows: list[Row] = []
+
+    def add(self, begin: float, end: float, values: Array) -> None:
+        """Take the means over begin..end, and forget what lies before the last `keep` seconds."""
+        last = self.rows[-1] if self.rows else None
+        if last is not None and last.end - last.begin < self.grain - _NEAR:
+            last.values = _joined(last, begin, end, values)
+            last.end, last.whole = end, bool(np.isfinite(last.values).all())
+        else:
+            self.rows.append(Row(begin, end, values, bool(np.isfinite(values).all())))
+        while self.rows[0].end <= end - self.keep + _NEAR:
+            del self.rows[0]
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self.rows.clear()
+
+    def weights(self, windows: Array) -> Array:
+        """Return the seconds of each row inside the last `windows` s (rows x shape of windows)."""
+        if not self.rows:
+            return np.zeros((0, *windows.shape))
+        end = self.rows[-1].end
+        return np.stack(
+            [np.clip(row.end - np.maximum(row.begin, end - windows), 0.0, None)
+             for row in self.rows]
+        )  # fmt: skip
+
+    def mean(self, windows: Array, columns: np.ndarray | None = None) -> tuple[Array, Array]:
+        """Return the mean over the last `windows` s, and the seconds of it that have a value.
+
+        `windows` is one number (shape ()), or one for each value; with `columns`, one for each of
+        several sorts, and `columns` says the sort of each value. NaN where there is no value.
+        """
+        total: Array | float = 0.0
+        known: Array | float = 0.0
+        for weight, row in zip(self.weights(windows), self.rows, strict=True):
+            if not weight.any():
+                continue
+            each = weight if columns is None else weight[columns]
+            if row.whole:
+                total, known = total + row.values * each, known + each
+            else:
+                there = np.isfinite(row.values)
+                total = total + np.where(there, row.values, 0.0) * each
+                known = known + there * each
+        found = np.asarray(total, float)
+        seconds = np.broadcast_to(np.asarray(known, float), found.shape)
+        mean = np.full(found.shape, np.nan)
+        np.divide(found, seconds, out=mean, where=seconds > _NEAR)
+        return mean, seconds
+
+    def peak(self, windows: Array, columns: np.ndarray | None = None) -> Array:
+        """Return the largest row inside the last `windows` s; NaN where there is none."""
+        found: Array | None = None
+        for weight, row in zip(self.weights(windows), self.rows, strict=True):
+            if not weight.any():
+                continue
+            values = row.values
+            if windows.ndim:
+                each = weight if columns is None else weight[columns]
+                values = np.where(each > _NEAR, values, np.nan)
+            found = values if found is None else np.fmax(found, values)
+        return np.full(1, np.nan) if found is None else found

@@ -1,0 +1,101 @@
+"""How far a look can be trusted: missing reads, meters that stand, GPUs that are gone.
+
+In: samples. Out: the power of each feed as it is taken to be (its meter, or the sum of its GPUs and
+what no cap lowers, where the meter is missing, stands still while the GPUs moved, or reads less
+than its GPUs alone), how many reads are missing below each feed, and which feeds are in doubt.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rackproof.harness.power.dimmer.settings import Settings
+from rackproof.harness.power.dimmer.shape import Shape
+from rackproof.harness.power.zone import Array, Sample
+
+Flags = npt.NDArray[np.bool_]
+FOLLOW = 0.2
+"""How much of a new difference between meter and GPUs is believed at one look."""
+LESS = 0.98
+"""A meter that reads less than this share of its own GPUs is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A look, as it is believed: W of GPUs and feeds (NaN: not known).
+
+    `missing` is the share of the reads below each feed that are not there; `doubted` marks feeds
+    whose meter is not believed, `standing` those whose meter stands.
+    """
+
+    gpu: Array
+    feed: Array
+    missing: Array
+    doubted: Flags
+    standing: Flags
+
+
+def _plain(values: Array) -> Array:
+    """Return the readings that can be powers; the rest is NaN."""
+    return np.where(np.isfinite(values) & (values >= 0.0), values, np.nan)
+
+
+class Trust:
+    """What the looks so far say of the sensors."""
+
+    def __init__(self, shape: Shape, fixed: Array, settings: Settings) -> None:
+        self._shape, self._settings = shape, settings
+        self.rest = shape.up(fixed)
+        """What each feed carries beside its GPUs, W."""
+        self.gone = np.zeros(shape.gpus, bool)
+        """GPUs that have not answered for long while the others did: they are nobody's."""
+        self._silent = np.zeros(shape.gpus)
+        self._last = np.zeros(shape.gpus)
+        self._metered = np.zeros(shape.feeds, bool)
+        self._meter = np.full(shape.feeds, np.nan)
+        self._same = np.zeros(shape.feeds, np.intp)
+        self._least = np.zeros(shape.feeds)
+        self._most = np.zeros(shape.feeds)
+        self._count = np.maximum(shape.per_feed(np.ones(shape.gpus)), 1.0)
+
+    def look(self, sample: Sample, seconds: float) -> Seen:
+        """Return what is believed of a sample `seconds` after the one before."""
+        gpu, meter = _plain(sample.gpu), _plain(sample.feed)
+        dumb = np.isnan(gpu)
+        missing = self._missing(gpu, sample, seconds)
+        self._last = np.where(self.gone, 0.0, np.where(dumb, self._last, gpu))
+        total = self._shape.per_feed(self._last)
+        standing = self._standing(meter, total)
+        self._metered |= np.isfinite(meter)
+        wrong = standing | (meter < LESS * total) | (self._metered & np.isnan(meter))
+        settled = np.isfinite(meter) & ~wrong & (missing == 0.0) & (self._same == 0)
+        self.rest = np.where(settled, self.rest + FOLLOW * (meter - total - self.rest), self.rest)
+        summed = np.where(missing > self._settings.missing, np.nan, total + self.rest)
+        feed = np.where(wrong | np.isnan(meter), summed, meter)
+        return Seen(gpu, feed, missing, wrong, standing)
+
+    def _missing(self, gpu: Array, sample: Sample, seconds: float) -> Array:
+        """Return the share of missing reads below each feed; finds GPUs that are gone."""
+        dumb = np.isnan(gpu)
+        if not dumb.any():
+            self._silent[:] = 0.0
+            self.gone[:] = False
+            return np.zeros(self._shape.feeds)
+        away = dumb & np.isnan(sample.current)
+        self._silent = np.where(away, self._silent + seconds, 0.0)
+        self.gone &= away
+        share = self._shape.per_feed((dumb & ~self.gone).astype(float)) / self._count
+        few = share[self._shape.feed_of] <= self._settings.missing
+        self.gone |= (self._silent > self._settings.silence) & few
+        return share
+
+    def _standing(self, meter: Array, total: Array) -> Flags:
+        """Return whose meter said exactly the same for long while its GPUs moved."""
+        same = (meter == self._meter) & (meter > 0.0)
+        self._same = np.where(same, self._same + 1, 0)
+        self._least = np.where(same, np.minimum(self._least, total), total)
+        self._most = np.where(same, np.maximum(self._most, total), total)
+        self._meter = meter
+        moved = self._most - self._least > self._settings.moved * meter
+        return np.asarray((self._same + 1 >= self._settings.stuck) & moved)
