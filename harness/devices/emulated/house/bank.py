@@ -126,7 +126,7 @@ class Bank:
             if not (left > 0.0).any():
                 break
         self.capped, self.throttled, self.speed = capped, throttled, last * self.makeup.spread
-        self.work += np.where(self.load > 0.0, done * self.makeup.spread, 0.0)
+        self.work = self.work + np.where(self.load > 0.0, done * self.makeup.spread, 0.0)
         self.seconds += seconds
         self._remember()
         return trace.watts()

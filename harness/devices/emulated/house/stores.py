@@ -56,7 +56,10 @@ class StoreRating:
 
 
 class Store:
-    """One store: `energy` (J), `power` (W that it gives now; below 0 it takes)."""
+    """One store: `energy` (J), `power` (W that it gives now; below 0 it takes).
+
+    `delivered` is what it has given in all, J, what it took subtracted.
+    """
 
     def __init__(self, rating: StoreRating, charge: float = HALF) -> None:
         """Begin with that charge, 0..1."""
@@ -66,6 +69,7 @@ class Store:
         self.rating = rating
         self.energy = charge * rating.energy
         self.power = 0.0
+        self.delivered = 0.0
         self._mean: float | None = None
 
     @property
@@ -109,7 +113,9 @@ class Store:
                 energy -= power * into
             watts[tick] = watt - power
         self.energy, self.power, self._mean = min(max(energy, 0.0), full), power, mean
-        return np.array(watts)
+        seen = np.array(watts)
+        self.delivered += float((load - seen).sum()) * dt
+        return seen
 
     def give(self, want: float, dt: float) -> float:
         """Follow `want` W (below 0: take) for `dt` s; return the W that it gives.
@@ -128,4 +134,5 @@ class Store:
             self.energy -= power * dt * rating.efficiency
         self.energy = min(max(self.energy, 0.0), rating.energy)
         self.power = power
+        self.delivered += power * dt
         return power

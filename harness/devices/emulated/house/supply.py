@@ -28,6 +28,8 @@ BUS_LOW, BATTERY_CARRIES, BATTERY_RESTS = "bus-low", "bbu-carries", "bbu-rests"
 RIDES_THROUGH, GPU_RESET = "psu-rides-through", "gpu-reset"
 RESERVE_S = 0.5
 """A battery with less than this left is watched closely."""
+SPARED = 0.98
+"""Share of what a feed may draw up to which a battery is charged: assumed."""
 _NEAR = 1e-6
 
 Happened = tuple[float, str, str]
@@ -57,12 +59,16 @@ class Inlet:
 
 
 class Supply:
-    """The supplies of a rack. `mains` is the share of the nominal voltage that is there."""
+    """The supplies of a rack. `mains` is the share of the nominal voltage that is there.
+
+    `room` is what the feed may draw now, W: a battery is charged out of what is left of it.
+    """
 
     def __init__(self, rack: RackPlan, inlet: Inlet, each: int, bbu: Store | None) -> None:
         """Begin in peace; `each` is the number of supplies in a shelf."""
         self.rack, self.inlet, self.bbu = rack, inlet, bbu
         self.mains = 1.0
+        self.room = rack.rated
         self.dark = False
         self.happened: list[Happened] = []
         self._each = each
@@ -128,7 +134,7 @@ class Supply:
         if self.dark:
             return np.zeros(len(load))
         if self._at_peace() and float(load.max()) <= self.capacity:
-            return load + self._recharge(len(load) * TICK_S)
+            return load + self._recharge(float(load.max()), len(load) * TICK_S)
         drawn: list[float] = load.tolist()
         for tick, need in enumerate(drawn):
             drawn[tick] = self._tick(need, at + (tick + 1) * TICK_S)
@@ -138,12 +144,13 @@ class Supply:
         whole = self._hold >= self._full and self._walked >= 1.0 and self.mains >= 1.0
         return whole and not (self._engaged or self._troubled or self._shut)
 
-    def _recharge(self, seconds: float) -> float:
-        """Charge the battery at its bounded rate; return the W that it takes."""
+    def _recharge(self, load: float, seconds: float) -> float:
+        """Charge the battery at its bounded rate beside a load; return the W that it takes."""
         bbu = self.bbu
         if bbu is None or bbu.charge >= 1.0:
             return 0.0
-        return max(0.0, -bbu.give(-self.inlet.recharge * self.rack.rated, seconds))
+        rate = min(self.inlet.recharge * self.rack.rated, SPARED * self.room - load)
+        return max(0.0, -bbu.give(-max(0.0, rate), seconds))
 
     def _tick(self, need: float, at: float) -> float:
         """Let one tick pass; return what is drawn from the mains, W."""
