@@ -46,7 +46,9 @@ PURE = (
 NOUNS = frozenset(f"rackproof.harness.{part}" for part in ("model", "units", "errors", "clock"))
 
 EMULATED = "rackproof.harness.devices.emulated"
-MAY_EMULATE = frozenset({"harness/devices/__init__.py", "fixtures/plant.py"})
+MAY_EMULATE = frozenset(
+    {"harness/devices/__init__.py", "fixtures/plant.py", "fixtures/power_rack.py"}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The drills by name. In: nothing. Out: DRILLS, and the names that this version does not have."""
+"""The drills by name. In: nothing. Out: DRILLS."""
 
 from collections.abc import Mapping
 
@@ -11,6 +11,7 @@ from rackproof.diagnostics.drills import (
     multi_region,
     nan_shard,
     network_jitter,
+    power,
     rack_power_loss,
     sdc,
 )
@@ -24,9 +25,7 @@ DRILLS: Mapping[str, Drill] = {
         *members.DRILLS,
         *checkpoints.DRILLS,
         multi_region.DRILL,
+        *power.DRILLS,
     )
 }
 """Every drill that can be held, in the order of the contract."""
-
-POWER = frozenset("power-dim ac-loss utility-ramp sensor-loss coolant-loss".split())
-"""Drills of the power zone, which this version does not have."""
