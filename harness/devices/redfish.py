@@ -276,8 +276,8 @@ class Service:
             raise http.client.IncompleteRead(body, response.length)
         if len(body) > MAX_BYTES or response.will_close:
             self.close()
-        told = (response.headers.get(name, "") for name in ("Location", "ETag"))
-        return _Answer(response.status, *told, body)
+        location, etag = (response.headers.get(name, "") for name in ("Location", "ETag"))
+        return _Answer(response.status, location, etag, body)
 
     def _connected(self, left: float) -> http.client.HTTPConnection:
         if self._connection is None:
