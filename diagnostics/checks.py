@@ -14,12 +14,16 @@ from datetime import date
 from typing import Any
 
 from rackproof.diagnostics.baseline import FEWEST
+from rackproof.diagnostics.criteria import criterion
 from rackproof.diagnostics.evidence import Head, Record, gpu_of
 from rackproof.diagnostics.limits import Limit, Limits, Waiver
 from rackproof.diagnostics.peers import Key, Runs, Scale, gather, peer_limits
 from rackproof.diagnostics.verdict import Verdict
 from rackproof.harness.metrics import Metric, metrics
 from rackproof.harness.model import Measurement, Missing, Value, Why, item_of
+
+OURS = ("platform", "spec")
+"""Layers that are there without anybody's doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,14 +251,29 @@ def all_checks(record: Record, limits: Limits) -> list[Check]:
     for key in (*due, *sorted(extra)):
         item = item_of(key[1], wide=key[0] in wide)
         done = settled.get((key[0], item), never)
-        if metrics()[key[2]].optional and not scale.layers(key):
+        if metrics()[key[2]].optional and _spared(found.get(key, none), scale, key):
             continue
         check = decide(key, found.get(key, none), scale, done, due=key in due)
+        named = criterion(key[0], key[2])
+        check = replace(check, message=f"{named}: {check.message}") if named else check
         if check.verdict is Verdict.FAIL and scale.waivers:
             waiver = _waived(check, scale.waivers, serials.get(gpu_of(key[1])), today)
             check = replace(check, waiver=waiver) if waiver else check
         checks.append(check)
     return checks
+
+
+def _spared(runs: Runs, scale: Scale, key: Key) -> bool:
+    """Say whether an optional metric is not judged.
+
+    Nobody limits it, or nobody but us does and there is no such reading here, which a platform that
+    has none says itself (SKIP).
+    """
+    layers = scale.layers(key)
+    if not layers or runs.values or key[2] in scale.head.absent:
+        return not layers
+    nowhere = all(gap.why is Why.NOT_SUPPORTED for gap in runs.missing.values())
+    return bool(runs.missing) and nowhere and all(limit.layer in OURS for limit in layers)
 
 
 def silent(runs: Runs) -> bool:

@@ -6,6 +6,7 @@ limit rests on a constant that was seen or is confirmed (skus.py), never on an a
 never on the [emulation] table. Nothing is judged here.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from rackproof.harness.model import Tray
@@ -27,6 +28,10 @@ LEAST_OF_LINKS = 0.6
 _OVER_LINKS = ("link.pair.rate", "link.all.rate", "link.collective.rate")
 # What a kernel counts only where the machine lets it: a virtual machine has none of it.
 HOST_COUNTERS = ("host.memory.uncorrected", "host.aer.fatal", "host.aer.nonfatal")
+# Of a square wave from nothing to P the largest line is 2/pi x P, that of half duty.
+SQUARE = 2.0 / math.pi
+# For so long supplies give full load without their mains: no swing needs to be faster than that.
+HOLD_UP_S = 0.020
 LOCAL = "local"  # the file of a RackSpec of which nobody said what it ought to be
 
 
@@ -75,6 +80,7 @@ _OPTIONAL = frozenset({"temperature"})
 def platform_limits(spec: RackSpec) -> tuple[PlatformLimit, ...]:
     """Return the limits that the rack's description gives, in the order of the inventory."""
     found = [_gpu_count(spec), *_constants(spec), _nic_speed(spec), _over_links(spec)]
+    found.append(_waves(spec))
     per_serial = spec.sku.known("gpus_per_serial")
     if per_serial and per_serial.firm and per_serial.value != 1:
         found.append([_shared_serial(per_serial)])
@@ -105,13 +111,16 @@ def absent(spec: RackSpec) -> tuple[str, ...]:
 
     Of `local`, where nobody said what ought to be there, the kernel says what it can count.
     Page retirement ended with Ampere, which remaps rows. A driver of Hopper states no health of
-    the fabric (nvidia-smi -q of an H100 node reads N/A there, of B200 and later Healthy).
+    the fabric (nvidia-smi -q of an H100 node reads N/A there, of B200 and later Healthy). A rack
+    without capacitors has no store.
     """
     gone = ["retired.pending", "retired.pages"]
     if spec.file == LOCAL:
         gone += HOST_COUNTERS
     if (spec.sku.number("nvlink_generation") or BER_SINCE_NVLINK) < BER_SINCE_NVLINK:
         gone += ["nvlink.ber", "fabric.health"]
+    if spec.of_sort("power") and not spec.power.cbu:
+        gone += ["power.store.charge", "power.step.mains.left"]
     if not spec.switches:
         gone += ["fabric.state", "fabric.status", "fabric.health", "fabric.clique"]
     return tuple(dict.fromkeys(gone))
@@ -196,6 +205,29 @@ def _over_links(spec: RackSpec) -> list[PlatformLimit]:
     if speed.confirmed:
         source += f"; confirmed by {speed.confirmed}"
     return [PlatformLimit(metric, "GB/s", source, low=low) for metric in _OVER_LINKS]
+
+
+def _waves(spec: RackSpec) -> list[PlatformLimit]:
+    """Bound the lines and ramps of each rack's power by what all its GPUs may draw, where known."""
+    limit = spec.sku.known("power_default")
+    if limit is None or not limit.firm:
+        return []
+    found = []
+    for subject in spec.of_sort("power"):
+        gpus = sum(f"rack{gpu.rack}/power" == subject for gpu in spec.gpus)
+        watts = gpus * float(limit.value)
+        all_of_them = f"{gpus} GPUs x {limit.value:g} W"
+        line = f"rackproof's proposal, a site's limits file takes its place: 2/pi x {all_of_them}"
+        ramp = f"rackproof's proposal, a site's limits file takes its place: {all_of_them} in the"
+        ramp += f" {HOLD_UP_S * 1e3:g} ms that supplies hold up"
+        for part in ("power.step", "power.step.mains"):
+            found += [
+                PlatformLimit(f"{part}.line", "W", line, high=SQUARE * watts, subject=subject),
+                PlatformLimit(
+                    f"{part}.ramp", "kW/s", ramp, high=watts / HOLD_UP_S / 1e3, subject=subject
+                ),
+            ]
+    return found
 
 
 def _shared_serial(constant: Constant) -> PlatformLimit:

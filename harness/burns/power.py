@@ -12,7 +12,7 @@ import statistics
 from dataclasses import dataclass, field
 from functools import partial
 
-from rackproof.harness.burns import power_step
+from rackproof.harness.burns import power_smoothing, power_step
 from rackproof.harness.burns.base import Burn, Crew, Run
 from rackproof.harness.burns.ecc import EccWindow
 from rackproof.harness.devices.bench import Bench
@@ -219,4 +219,5 @@ BURNS = (
         wide=cap,
         changes=True,
     ),
+    power_smoothing.BURN,
 )

@@ -17,6 +17,12 @@ DUTIES = (0.3, 0.5, 0.7)
 PHASES = {0.1: 16, 0.2: 16, 0.5: 16}
 """Samples of a period where it is long; FEW else."""
 FEW = 8
+HALF = 0.5
+LEAD_S, LEAD_HZ = 4.0, 1.0
+"""A wave of half duty and at least LEAD_HZ goes on for so long before it is looked at.
+
+By then a store, and a sensor that averages over a second, have forgotten what was before.
+"""
 HIGH, LOW, SAMPLE = "high", "low", "sample"
 
 
@@ -51,6 +57,12 @@ class Wave:
         """How long it takes, in whole periods."""
         last = (self.samples - 0.5) * self.spacing
         return self.period * -(-last // self.period)
+
+    @property
+    def lead(self) -> int:
+        """How many periods of it are made before the first that is looked at."""
+        settled = self.duty == HALF and self.frequency >= LEAD_HZ
+        return round(LEAD_S * self.frequency) if settled else 0
 
     def steps(self) -> list[tuple[float, str]]:
         """Return (seconds after the start, HIGH, LOW or SAMPLE) in order of time."""

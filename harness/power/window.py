@@ -4,6 +4,7 @@ In: a GPU and the time between two readings of its counters. Out: numbers, or wh
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from rackproof.harness.burns.base import Run
 from rackproof.harness.devices.protocol import Device
@@ -43,20 +44,19 @@ class PowerWindow:
         seconds = self.device.clock.now() - self.begun
         return _growth(self._energy, energy(self.device), "energy") / _some(seconds)
 
+    def share(self, metric: str) -> float:
+        """Return the share of the window so far in which the clocks were held down for `metric`.
+
+        Raises a DeviceError.
+        """
+        seconds = self.device.clock.now() - self.begun
+        after = self.device.telemetry.throttled(SHARES[metric])
+        return min(1.0, _growth(self._held[metric], after, metric) / _some(seconds))
+
     def note(self, notes: Run) -> None:
         """Write the shares of the window with the clocks held down."""
-        subject = self.device.gpu.subject
-        seconds = self.device.clock.now() - self.begun
-        now = self._counters()
-        for metric, before in self._held.items():
-            after = now[metric]
-            notes.read(
-                metric,
-                lambda before=before, after=after, name=metric: (  # type: ignore[misc]
-                    min(1.0, _growth(before, after, name) / _some(seconds))
-                ),
-                subject,
-            )
+        for metric in self._held:
+            notes.read(metric, partial(self.share, metric), self.device.gpu.subject)
 
     def _counters(self) -> dict[str, float | DeviceError]:
         telemetry = self.device.telemetry

@@ -154,6 +154,7 @@ def test_a_power_sensor_that_is_away_leaves_the_rest_and_accuses_nobody(make):
     own = {metric for metric, subject in gaps if subject == GPU}
     assert own == {
         "power.step.peak", "power.step.edges", "power.step.phase", "power.step.swing",
+        "power.step.seen.instant", "power.step.seen.average",
     }  # fmt: skip
     assert values["gpu.present", GPU] == 1
     assert values["power.steady", GPU] == pytest.approx(1400.0, rel=0.01)
