@@ -16,8 +16,11 @@ from rackproof.harness.training.plan import Plan
 
 STEP_S = 2.0
 """Seconds of a training step at full power."""
-SETTLE_S, HOLD_S, RECOVER_S = 30.0, 80.0, 60.0
-"""Before the first event; under a lowered limit; after it, before the next one."""
+SETTLE_S, HOLD_S, RECOVER_S = 30.0, 80.0, 215.0
+"""Before the first event; under a lowered limit; after it, until caps from the lowest floor to the
+highest limit have come back: 1,200 W at 20 W each 3 s, and what they wait for before."""
+AFTER_S = 30.0
+"""What is left of the run after all that, at full power."""
 SMALL, LARGE, LIGHT = 0.2, 0.4, 0.1
 """By how much of the measured load a limit falls."""
 ON_BATTERY = 0.2
@@ -73,7 +76,7 @@ def _ramped(zone: PowerZone) -> None:
 def _blind(zone: PowerZone) -> None:
     """Lose the sensors under a limit, and lift it meanwhile: who guesses would raise the caps."""
     zone.limit("sensor-loss", LIGHT)
-    zone.run(HOLD_S / 2.0)
+    zone.run(HOLD_S)
     zone.lose_sensors(BLIND_SHARE)
     zone.run(BLIND_S / 3.0)
     zone.lift()
@@ -92,7 +95,7 @@ def _warm(zone: PowerZone) -> None:
 def _killed(zone: PowerZone) -> None:
     """Kill the controller while caps are in force; the next one takes them over."""
     zone.limit("controller-killed", LIGHT)
-    zone.run(HOLD_S / 2.0)
+    zone.run(HOLD_S)
     zone.kill_controller()
     zone.run(5.0)
     zone.start_controller()
@@ -105,15 +108,15 @@ LIMIT_20, LIMIT_40 = _lowered("limit -20 %", SMALL), _lowered("limit -40 %", LAR
 AC = Part(_on_battery, BATTERY_S + RECOVER_S)
 SAG = Part(_sags, 16.0, ("DD13",))
 RAMP = Part(_ramped, HOLD_S + RECOVER_S)
-BLIND = Part(_blind, HOLD_S / 2.0 + BLIND_S + RECOVER_S, ("DD9",))
-KILL = Part(_killed, HOLD_S / 2.0 + 15.0 + RECOVER_S)
+BLIND = Part(_blind, HOLD_S + BLIND_S + RECOVER_S, ("DD9",))
+KILL = Part(_killed, HOLD_S + 15.0 + RECOVER_S)
 WARM = Part(_warm, HOLD_S + RECOVER_S, ("cooling",))
 CONTROL = Part(lambda zone: zone.control(SMALL), 0.0, ("DD12",))
 
 
 def _plan(parts: tuple[Part, ...]) -> Plan:
     """Return a run that is at least as long as its parts."""
-    seconds = SETTLE_S + sum(part.seconds for part in parts) + RECOVER_S
+    seconds = SETTLE_S + sum(part.seconds for part in parts) + AFTER_S
     return Plan(steps=round(seconds / STEP_S), every=50, replicas=2, spares=1)
 
 
