@@ -6,28 +6,33 @@ go so low, is SKIP and says so.
 
 import itertools
 import math
-from collections.abc import Mapping
 
 import numpy as np
 
-from rackproof.diagnostics.power.record import Caps, JobHead, PowerRecord
+from rackproof.diagnostics.power.breaker import curve, strain
+from rackproof.diagnostics.power.record import Caps, PowerRecord
 from rackproof.diagnostics.power.windows import (
     Window,
-    forward,
     inside,
+    load_before,
+    long_means,
+    seconds_under,
     settled,
-    span,
     turns,
-    under_after,
+    windows,
 )
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
 
 STRAIN = 0.25
 """The most of the trip integral that may be used (DD1)."""
-ALLOWED_S = {"emergency": 1.0, "step": 10.0, "urgent": 20.0, "normal": 60.0}
-"""Seconds until the load is under its limit, by how fast the Dimmer may go (DD2)."""
+STRAIN_OFF, STRAIN_NEAR = 0.3, 0.03
+"""How far a told trip integral may lie from the one that its load makes: a share, and this more."""
+SILENT_S = 30.0
+"""The longest that lost telemetry may go without an alarm (DD9)."""
+NOTICED_S = 3.0
+"""One cycle: from then on no cap may rise while telemetry is lost."""
 LOW, HIGH = 0.93, 0.97
-"""Where a load settles, over its limit (DD3)."""
+"""Where a load settles, over its limit (DD3); it never falls below it: an undershoot of 2 %."""
 TURNS_A_MINUTE = 1.0
 OVER_RAMP = 1.1
 """How much faster than configured a cap may move (DD4)."""
@@ -36,7 +41,8 @@ GRAIN_W = 1.0
 AGAIN = "hold the drill again"
 
 
-def _none(name: str, due: bool, what: str) -> Claim:  # noqa: FBT001 - a plain yes or no
+def absent(name: str, what: str, *, due: bool) -> Claim:
+    """Return what is said where a record lacks what a claim is made of."""
     if due:
         return unknown(name, f"the record holds {what}", AGAIN)
     return left_out(name, "not part of this drill")
@@ -52,30 +58,46 @@ def no_trip(record: PowerRecord, *, due: bool) -> Claim:
     for feed in record.feeds:
         series = record.feed(feed)
         if series is None or not len(series.strain) or np.isnan(series.strain).any():
-            return _none(name, due, f"no trip integral of {feed}")
+            return absent(name, f"no trip integral of {feed}", due=due)
         most = float(series.strain.max())
         worst, where = (most, feed) if most > worst else (worst, where)
     if not record.feeds:
-        return _none(name, due, "no feed")
+        return absent(name, "no feed", due=due)
     said = f"the trip integral came to {worst:.3f} ({where}), {STRAIN} allowed"
-    return (broken if worst > STRAIN else holds)(name, said)
+    if worst > STRAIN:
+        return broken(name, said)
+    untrue = [
+        doubt for w in windows(record) if w.event.what == "limit" if (doubt := _odd(record, w))
+    ]
+    return unknown(name, some(untrue), AGAIN) if untrue else holds(name, said)
 
 
-def allowed(window: Window) -> float:
-    """Return the seconds that a window gives until its load is under the limit."""
-    return ALLOWED_S["emergency" if window.emergency else window.ramp or "normal"]
+def _odd(record: PowerRecord, window: Window) -> str:
+    """Return in words how far a trip integral is from what its load makes by the formula."""
+    series, of = record.feed(window.event.feed), curve(record.settings)
+    if not of.known:
+        return "the curve of the breakers is not in the record"
+    if series is None or not window.event.watts > 0.0:
+        return f"{window.name}: no load, or no limit"
+    part = inside(series.at, window.event.at + series.every, window.until)
+    if not part.any():
+        return f"{window.name}: it takes no time"
+    before = series.strain[: int(np.flatnonzero(part)[0])]
+    begin = float(before[-1]) if len(before) else 0.0
+    limit = window.event.watts
+    made = [
+        strain(each[part], series.every, limit, of, begin) for each in (series.mean, series.seen)
+    ]
+    low, high = (pick([float(each.max()) for each in made]) for pick in (min, max))
+    told = float(series.strain[part].max())
+    if low * (1.0 - STRAIN_OFF) - STRAIN_NEAR <= told <= high * (1.0 + STRAIN_OFF) + STRAIN_NEAR:
+        return ""
+    return f"{window.name}: a trip integral of {told:.3f} is told, its load makes {high:.3f}"
 
 
-def seconds_under(record: PowerRecord, window: Window) -> float | None:
-    """Return when the load was under its limit for good, s after the event; None without one."""
-    series = record.feed(window.event.feed)
-    if series is None:
-        return None
-    at, means = forward(series, series.mean, span(record))
-    part = inside(at, window.event.at, window.until - span(record))
-    if not part.any() or np.isnan(means[part]).any():
-        return None
-    return under_after(at[part], means[part], window.event.watts) - window.event.at
+def bites(record: PowerRecord, window: Window) -> bool:
+    """Whether a limit was below the load that it met: else nothing had to be cut."""
+    return load_before(record, window.event) > window.event.watts
 
 
 def in_time(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
@@ -83,15 +105,17 @@ def in_time(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
     name = "DD2 in time"
     wrong: list[str] = []
     right: list[str] = []
-    own = [w for w in found if w.event.what != "ramp"]
-    for window in own:
-        took, most = seconds_under(record, window), allowed(window)
+    for window in found:
+        if not bites(record, window):
+            if window.possible:
+                return unknown(name, f"{window.name}: its limit was not below the load", AGAIN)
+            continue
+        took, most = seconds_under(record, window), window.allowed
         if took is None:
             return unknown(name, f"{window.name}: the load is not in the record", AGAIN)
-        how = "emergency" if window.emergency else window.ramp or "no ramp"
         said = f"{window.name}: under {window.event.watts / 1e3:.1f} kW after {took:.1f} s"
-        (right if took <= most else wrong).append(f"{said}, {most:g} s allowed ({how})")
-    return _of_each(name, wrong, right, _floors(own), due=due)
+        (right if took <= most else wrong).append(f"{said}, {most:g} s allowed ({window.how})")
+    return _of_each(name, wrong, right, _floors(found), due=due)
 
 
 def _floors(found: list[Window]) -> list[str]:
@@ -111,7 +135,7 @@ def _of_each(name: str, wrong: list[str], right: list[str], low: list[str], *, d
         return broken(name, some(wrong) + beside)
     if right:
         return holds(name, some(right) + beside)
-    return left_out(name, some(low)) if low else _none(name, due, "no event that lowers a limit")
+    return left_out(name, some(low)) if low else absent(name, "no limit that fell", due=due)
 
 
 def settles(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
@@ -119,25 +143,21 @@ def settles(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
     name = "DD3 settles"
     wrong: list[str] = []
     right: list[str] = []
-    short: list[str] = []
     own = [w for w in found if w.event.what == "limit"]
-    for window in own:
-        series = record.feed(window.event.feed)
-        begin, end = settled(window, record, allowed(window))
-        at, means = forward(series, series.mean, span(record)) if series else (np.empty(0),) * 2
-        part = inside(at, begin, end)
-        if not part.any() or np.isnan(means[part]).any():
-            short.append(f"{window.name}: no settled part of its load is in the record")
-            continue
-        shares = means[part] / window.event.watts
-        low, high = float(shares.min()), float(shares.max())
+    for window in (w for w in own if w.possible or bites(record, w)):
+        all_of_it = long_means(record, window, window.event.at)
+        means = long_means(record, window, settled(window, record)[0])
+        if not len(means) or not len(all_of_it):
+            return unknown(name, f"{window.name}: no settled part of its load is in the record",
+                           "hold the drill for longer")  # fmt: skip
+        low = float(all_of_it.min()) / window.event.watts
+        high = float(means.max()) / window.event.watts
         flips = _flips(record, window)
-        said = f"{window.name}: {low:.3f} to {high:.3f} of the limit, {flips} turns"
         most = max(1.0, TURNS_A_MINUTE * (window.until - window.event.at) / 60.0)
         good = low >= LOW and high <= HIGH and flips <= most
+        turned = f"{flips} turn{'' if flips == 1 else 's'} of a cap"
+        said = f"{window.name}: {low:.3f} to {high:.3f} of the limit, {turned}"
         (right if good else wrong).append(said)
-    if short and not wrong:
-        return unknown(name, some(short), "hold the drill for longer")
     return _of_each(name, wrong, right, _floors(own), due=due)
 
 
@@ -146,8 +166,8 @@ def _flips(record: PowerRecord, window: Window) -> int:
     begin, end = window.event.at, window.until
     return max(
         (
-            turns([c.watts for c in caps if begin <= c.at < end], GRAIN_W)
-            for caps in record.caps.values()
+            turns([_cap(record, job, begin), *(c.watts for c in caps if begin <= c.at < end)])
+            for job, caps in record.caps.items()
         ),
         default=0,
     )
@@ -156,70 +176,86 @@ def _flips(record: PowerRecord, window: Window) -> int:
 def ramps(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
     """DD4: no cap moves faster than configured, up or down, but where a step is allowed."""
     name = "DD4 ramps"
-    rates = [record.settings.get(key, math.nan) for key in ("ramp.down", "ramp.urgent", "ramp.up")]
-    if not record.caps or any(math.isnan(rate) for rate in rates):
-        return _none(name, due, "no caps, or no ramps that were configured")
-    normal, urgent, up = rates
+    keys = ("ramp.down", "ramp.urgent", "ramp.up", "tick", "cycle")
+    rates = [record.settings.get(key, math.nan) for key in keys]
+    if not record.caps or not all(0.0 < rate < math.inf for rate in rates):
+        return absent(name, "no caps, or not what was configured", due=due)
+    normal, urgent, up = rates[:3]
     fastest = {"up": 0.0, "down": 0.0}
     wrong = []
     for job, caps in record.caps.items():
-        for begin, rate in _moves(caps, record.settings):
+        for begin, rate in _moves(caps, record):
             way = "up" if rate > 0.0 else "down"
             most = up if rate > 0.0 else _allowed_down(found, begin, normal, urgent)
             fastest[way] = max(fastest[way], abs(rate) if most < math.inf else 0.0)
             if abs(rate) > most * OVER_RAMP:
-                wrong.append(f"{job}: {rate:+.1f} W/s at {begin:.1f} s, {most:g} configured")
+                how = (
+                    f"{most:.3g} configured" if most else "and the Dimmer did not say that it acts"
+                )
+                wrong.append(f"{job}: {rate:+.1f} W/s at {begin:.1f} s, {how}")
     if wrong:
         return broken(name, some(wrong))
+    if not any(fastest.values()):
+        return absent(name, "no cap that moved", due=due)
     said = f"at most {fastest['down']:.1f} W/s of a GPU down and {fastest['up']:.1f} up"
     return holds(name, f"{said}; configured {normal:g} ({urgent:g} where urgent) and {up:.2f}")
 
 
-def _moves(caps: tuple[Caps, ...], settings: Mapping[str, float]) -> list[tuple[float, float]]:
+def _moves(caps: tuple[Caps, ...], record: PowerRecord) -> list[tuple[float, float]]:
     """Return (when, W/s) of every change of a cap, over the time since the change before it.
 
-    A cap that stood still moves down for one tick of the controller, and up for one cycle.
+    A cap that stood still moves down for one tick of the controller, and up for one cycle. Before
+    the first one that is told, a GPU has what is usual.
     """
     found = []
-    for before, after in itertools.pairwise(caps):
-        still = settings.get("cycle" if after.watts > before.watts else "tick", math.inf)
-        seconds = min(after.at - before.at, still)
-        if seconds > 0.0 and after.watts != before.watts:
+    usual = caps[0].watts if math.isinf(record.usual) else record.usual
+    for before, after in itertools.pairwise([Caps(-math.inf, "", usual), *caps]):
+        still = record.settings["cycle" if after.watts > before.watts else "tick"]
+        seconds = max(min(after.at - before.at, still), 1e-6)
+        if after.watts != before.watts:
             found.append((after.at, (after.watts - before.watts) / seconds))
     return found
 
 
 def _allowed_down(found: list[Window], at: float, normal: float, urgent: float) -> float:
-    """Return the rate that a cut at a moment may have, by what the Dimmer said that it does."""
-    ways = {"normal": normal, "urgent": urgent, "step": math.inf, "": normal}
+    """Return the rate that a cut at a moment may have, by what the Dimmer has said that it does.
+
+    A cut of which it said nothing may have none.
+    """
+    ways = {"normal": normal, "urgent": urgent, "step": math.inf, "": 0.0}
     own = [w for w in found if w.event.at <= at < w.until]
-    return max((math.inf if w.emergency else ways[w.ramp] for w in own), default=normal)
+    return max((math.inf if w.emergency else ways[w.word(at)] for w in own), default=normal)
 
 
 def lost_telemetry(record: PowerRecord, *, due: bool) -> Claim:
     """DD9: while telemetry is lost no cap is raised, and the alarm is."""
     name = "DD9 lost telemetry"
     lost = record.of("sensors-lost")
-    if not lost:
-        return _none(name, due, "no loss of telemetry")
+    if not lost or not record.caps:
+        return absent(name, "no loss of telemetry, or no caps", due=due)
+    took = []
     for event in lost:
         back = [e.at for e in record.of("sensors-back") if e.at > event.at]
         until = min(back, default=record.end)
+        if not any(_cap(record, j, event.at) < record.usual - GRAIN_W for j in record.jobs):
+            return unknown(name, "no cap was in force that could have been raised", AGAIN)
         alarms = [
             a for a in record.acts if a.what in ("alarm", "hold") and event.at <= a.at < until
         ]
-        if not alarms:
-            return broken(name, f"no alarm between {event.at:.1f} and {until:.1f} s")
+        alarm = alarms[0].at - event.at if alarms else math.inf
+        if alarm > SILENT_S:
+            return broken(name, f"no alarm in {min(until - event.at, SILENT_S):.0f} s")
+        took.append(alarm)
         raised = [
             f"{job}: raised by {after.watts - before.watts:.0f} W at {after.at:.1f} s"
             for job, caps in record.caps.items()
             for before, after in itertools.pairwise(caps)
-            if alarms[0].at < after.at < until and after.watts > before.watts + GRAIN_W
+            if event.at + min(alarm, NOTICED_S) < after.at < until
+            and after.watts > before.watts + GRAIN_W
         ]
         if raised:
             return broken(name, some(raised))
-    took = alarms[0].at - event.at
-    return holds(name, f"the alarm came after {took:.1f} s, and no cap was raised meanwhile")
+    return holds(name, f"the alarm came after {max(took):.1f} s, and no cap was raised meanwhile")
 
 
 def priority(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
@@ -227,14 +263,15 @@ def priority(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
     name = "DD10 priority"
     jobs = sorted(record.jobs.values(), key=lambda job: job.priority)
     if len({job.priority for job in jobs}) < 2:  # noqa: PLR2004 - an order wants two
-        return _none(name, due, "no two jobs of different priority")
+        return absent(name, "no two jobs of different priority", due=due)
+    if any(job.name not in record.caps for job in jobs):
+        return absent(name, "not the caps of every job", due=due)
     wrong, seen = [], []
-    for window in (w for w in found if w.event.what != "ramp"):
+    for window in found:
         at = window.until - 1e-3
-        now = {job.name: _cap(record, job, at) for job in jobs}
-        before = {job.name: _cap(record, job, window.event.at) for job in jobs}
-        cut = [j for j in jobs if now[j.name] < before[j.name] - GRAIN_W]
-        seen += [f"{window.name}: {', '.join(j.name for j in cut) or 'nobody'} cut"]
+        now = {job.name: _cap(record, job.name, at) for job in jobs}
+        cut = [j for j in jobs if now[j.name] < record.usual - GRAIN_W]
+        seen += [f"{window.name}: {', '.join(j.name for j in cut)} cut"] if cut else []
         for job in cut:
             spared = [j for j in jobs if j.priority < job.priority and now[j.name] > j.floor + 1.0]
             wrong += [
@@ -244,10 +281,10 @@ def priority(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
             ]
     if wrong:
         return broken(name, some(wrong))
-    return holds(name, some(seen)) if seen else _none(name, due, "no cut")
+    return holds(name, some(seen)) if seen else absent(name, "no cut", due=due)
 
 
-def _cap(record: PowerRecord, job: JobHead, at: float) -> float:
-    """Return a job's cap at a moment, inf before it had one."""
-    own = [cap.watts for cap in record.caps.get(job.name, ()) if cap.at <= at]
-    return own[-1] if own else math.inf
+def _cap(record: PowerRecord, job: str, at: float) -> float:
+    """Return a job's cap at a moment, what is usual before it had one."""
+    own = [cap.watts for cap in record.caps.get(job, ()) if cap.at <= at]
+    return own[-1] if own else record.usual

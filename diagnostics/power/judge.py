@@ -11,7 +11,8 @@ import numpy as np
 
 from rackproof.diagnostics.power import claims, claims_job, claims_plant
 from rackproof.diagnostics.power.record import DIMMED, PowerRecord
-from rackproof.diagnostics.power.windows import Window, span, windows
+from rackproof.diagnostics.power.whole import doubts
+from rackproof.diagnostics.power.windows import Window, seconds_under, span, windows
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
 from rackproof.diagnostics.recovery.ledger import SHARES, Ledger
 from rackproof.diagnostics.recovery.timeline import Moment
@@ -35,8 +36,14 @@ class Judged:
     ledger: Ledger | None
 
 
-def judge(record: PowerRecord, due: Collection[str], training: list[Claim]) -> Judged:
-    """Return what is to be said; `due` are the criteria that the drill is held for."""
+def judge(
+    record: PowerRecord, due: Collection[str], training: list[Claim], planned: int = 0
+) -> Judged:
+    """Return what is to be said; `due` are the criteria that the drill is held for.
+
+    What of `due` is no criterion is the name of a sub-drill that has to be in the record. `planned`
+    are the steps of the training run.
+    """
     found = windows(record)
     moments = [_six(record, window) for window in found]
     made: list[tuple[str, Callable[[bool], Claim]]] = [
@@ -44,7 +51,7 @@ def judge(record: PowerRecord, due: Collection[str], training: list[Claim]) -> J
         ("DD2", lambda due: claims.in_time(record, found, due=due)),
         ("DD3", lambda due: claims.settles(record, found, due=due)),
         ("DD4", lambda due: claims.ramps(record, found, due=due)),
-        ("DD5", lambda due: claims_job.training(record, training, due=due)),
+        ("DD5", lambda due: claims_job.training(record, training, found, planned=planned, due=due)),
         ("DD6", lambda due: claims_job.throughput(record, found, due=due)),
         ("DD7", lambda due: claims_job.spread(record, found, due=due)),
         ("DD8", lambda due: claims_plant.stores(record, due=due)),
@@ -56,19 +63,21 @@ def judge(record: PowerRecord, due: Collection[str], training: list[Claim]) -> J
         ("cooling", lambda due: claims_job.cool(record, due=due)),
     ]
     said = [make(name in due) for name, make in made]
+    parts = {*due} - {name for name, _ in made}
     return Judged(
-        (_whole(record), _steps(found, moments, due), *said),
+        (_whole(record, parts), _steps(record, found, moments), *said),
         tuple(moment for group in moments for moment in group),
         _ledger(record),
     )
 
 
-def _whole(record: PowerRecord) -> Claim:
-    """Could all of the power record be read?"""
+def _whole(record: PowerRecord, parts: Collection[str]) -> Claim:
+    """Could all of the power record be read, and does it hold together?"""
     if record.problems:
         return unknown("power-record", some(record.problems), "read the one that was written")
-    if not record.series:
-        return unknown("power-record", "no trace is in the record", "hold the drill again")
+    found = doubts(record, parts)
+    if found:
+        return unknown("power-record", some(found), "hold the drill again")
     return holds("power-record", f"{len(record.series)} traces over {record.end:.0f} s of the rack")
 
 
@@ -84,8 +93,8 @@ def _six(record: PowerRecord, window: Window) -> list[Moment]:
     racks = [name for name in record.feeds if name.startswith("rack")]
     found.append((_answer(record, racks, ("bbu", "cbu"), begin, window), STEPS[2]))
     found.append((_answer(record, list(record.feeds), ("bess",), begin, window), STEPS[3]))
-    took = claims.seconds_under(record, window)
-    at = None if took is None or took == np.inf else event.at + took
+    took = seconds_under(record, window)
+    at = None if took is None or took == np.inf else window.begin + took
     last = max([begin, *(t for t, _ in found if t is not None)])
     found.append((None if at is None else max(at, last), STEPS[4]))
     end = found[-1][0]
@@ -118,13 +127,17 @@ def _next_step(record: PowerRecord, at: float | None, window: Window) -> float |
     return float(after[0]) if len(after) else None
 
 
-def _steps(found: list[Window], moments: list[list[Moment]], due: Collection[str]) -> Claim:
+def _steps(record: PowerRecord, found: list[Window], moments: list[list[Moment]]) -> Claim:
     """Were all six steps seen in each transient, in their order?"""
     name = "six-steps"
-    own = [(w, m) for w, m in zip(found, moments, strict=True) if w.event.what != "ramp"]
+    own = [
+        (w, m)
+        for w, m in zip(found, moments, strict=True)
+        if w.event.what != "ramp" and (w.possible or claims.bites(record, w))
+    ]
     if not own:
-        if due:
-            return left_out(name, "no transient in this drill")
+        if found:
+            return left_out(name, "no sudden transient in this drill")
         return unknown(name, "no transient is in the record", "hold the drill again")
     for window, group in own:
         missing = [word for word in STEPS if word not in {each.what for each in group}]
@@ -146,11 +159,15 @@ def _ledger(record: PowerRecord) -> Ledger | None:
     if steps is None or not len(steps.end):
         return None
     seconds = steps.end - steps.begin
-    first = min((event.at for event in record.events), default=np.inf)
+    if not np.isfinite([steps.begin, steps.end]).all() or (seconds <= 0.0).any():
+        return None
+    first = min((event.at for event in record.events if event.run == DIMMED), default=np.inf)
     before = seconds[steps.end <= first]
     usual = float(np.median(before if len(before) else seconds))
     wall = float(steps.end[-1] - steps.begin[0])
     dimmed = float(np.maximum(seconds - usual, 0.0).sum())
+    if not 0.0 <= dimmed <= wall:
+        return None
     shares = dict.fromkeys(SHARES, 0.0)
     shares["dimmed"], shares["productive"] = dimmed, wall - dimmed
     return Ledger(shares, wall, step=usual)

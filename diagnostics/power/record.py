@@ -9,17 +9,27 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from rackproof.diagnostics.power.values import (
+    Array,
+    as_array,
+    as_moment,
+    as_number,
+    as_table,
+    as_text,
+)
 from rackproof.diagnostics.recovery.record import Fact
 
-Array = npt.NDArray[np.float64]
+__all__ = [
+    "CONTROL", "DIMMED", "Act", "Array", "Caps", "Event", "Feed", "JobHead", "Limits",
+    "PowerRecord", "Series", "Steps", "present", "read",
+]  # fmt: skip
+
 DIMMED, CONTROL = "dimmed", "control"
 RUNS = (DIMMED, CONTROL)
-MOST = 1 << 20  # values of one list
 EVENTS = (
     "limit", "lift", "ac-lost", "ac-back", "sag", "ramp", "sensors-lost", "sensors-back",
     "coolant-lost", "coolant-back", "controller-killed", "controller-back",
@@ -125,12 +135,15 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What was requested of each GPU before the drill, and at `moment`: W, in order of GPUs."""
+    """What was requested of each GPU before the drill, and at `moment`: W, in order of GPUs.
+
+    `other`: settings beside the limits that are not what they were; None where nobody looked.
+    """
 
     moment: str
     was: Array
     now: Array
-    other: Sequence[str] = ()
+    other: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +176,12 @@ class PowerRecord:
         return self.series.get((run, name))
 
     @property
+    def usual(self) -> float:
+        """What is asked of a GPU while nothing is dimmed, W; inf where nobody looked."""
+        found = [float(each.was.max()) for each in self.limits if len(each.was)]
+        return max((watts for watts in found if math.isfinite(watts)), default=math.inf)
+
+    @property
     def training(self) -> str:
         """The name of the job that is trained in truth."""
         return next((job.name for job in self.jobs.values() if job.training), "")
@@ -185,10 +204,13 @@ def read(facts: Iterable[Fact]) -> PowerRecord:
     for number, fact in enumerate(fact for fact in facts if fact.what == "power"):
         try:
             reading.take(fact.fields)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             sort = str(fact.fields.get("sort"))[:40]
             reading.problems.append(f"power fact {number + 1} ({sort}) cannot be read: {error!s}")
     return reading.record()
+
+
+Told = TypeVar("Told", Event, Caps)
 
 
 class _Reading:
@@ -225,72 +247,99 @@ class _Reading:
         self._takes[sort](body)
 
     def _layout(self, body: Mapping[str, Any]) -> None:
+        if self.feeds:
+            msg = "there is one before it"
+            raise ValueError(msg)
         for row in body["feeds"]:
-            numbers = [_number(row[key]) for key in ("rated", "fixed", "floors")]
-            self.feeds[_text(row["name"])] = Feed(row["name"], _text(row["parent"]), *numbers)
+            numbers = [as_number(row[key]) for key in ("rated", "fixed", "floors")]
+            self.feeds[as_text(row["name"])] = Feed(row["name"], as_text(row["parent"]), *numbers)
         for row in body["jobs"]:
-            self.jobs[_text(row["name"])] = JobHead(
-                row["name"], int(_number(row["gpus"])), int(_number(row["priority"])),
-                _number(row["floor"]), _number(row["period"]), row["training"] is True,
+            self.jobs[as_text(row["name"])] = JobHead(
+                row["name"], int(as_number(row["gpus"])), int(as_number(row["priority"])),
+                as_number(row["floor"]), as_number(row["period"]), row["training"] is True,
             )  # fmt: skip
-        self.settings.update({_text(k): _number(v) for k, v in body["settings"].items()})
+        self.settings.update(
+            {as_text(k): as_number(v) for k, v in as_table(body["settings"]).items()}
+        )
 
     def _act(self, body: Mapping[str, Any]) -> None:
-        texts = [_text(body.get(key, "")) for key in ("feed", "job", "text", "ramp")]
-        self.acts.append((_run(body), Act(_number(body["at"]), _text(body["what"]), *texts)))
+        texts = [as_text(body.get(key, "")) for key in ("feed", "job", "text", "ramp")]
+        self.acts.append((_run(body), Act(as_moment(body["at"]), as_text(body["what"]), *texts)))
 
     def _cap(self, body: Mapping[str, Any]) -> None:
-        cap = Caps(_number(body["at"]), _text(body["job"]), _number(body["watts"]))
-        differ = int(_number(body.get("differ", 0)))
-        self.caps.setdefault(cap.job, []).append(Caps(cap.at, cap.job, cap.watts, differ))
+        differ = int(as_number(body.get("differ", 0)))
+        cap = Caps(as_moment(body["at"]), as_text(body["job"]), as_moment(body["watts"]), differ)
+        self.caps.setdefault(cap.job, []).append(cap)
 
     def _trace(self, body: Mapping[str, Any]) -> None:
-        every, begin = _number(body["every"]), _number(body["from"])
-        mean = _array(body["mean"])
-        if every <= 0.0:
+        every, begin = as_moment(body["every"]), as_moment(body["from"])
+        mean = as_array(body["mean"])
+        if every <= 0.0 or not len(mean):
             msg = "its parts take no time"
             raise ValueError(msg)
         names = ("peak", "seen", "strain", "margin")
-        peak, seen, strain, margin = (_array(body[name], len(mean)) for name in names)
-        at = np.array([begin + every * (number + 1.0) for number in range(len(mean))])
+        peak, seen, strain, margin = (as_array(body[name], len(mean)) for name in names)
+        at = begin + every * np.arange(1.0, len(mean) + 1.0)
         charge, out = (
-            {_text(name): _array(values, len(mean)) for name, values in body[key].items()}
+            {
+                as_text(name): as_array(values, len(mean))
+                for name, values in as_table(body[key]).items()
+            }
             for key in ("charge", "out")
         )
         part = Series(at, every, mean, peak, seen, strain, margin, charge, out)
-        self.parts.setdefault((_run(body), _text(body["feed"])), []).append(part)
+        self.parts.setdefault((_run(body), as_text(body["feed"])), []).append(part)
 
     def _steps(self, body: Mapping[str, Any]) -> None:
-        number = _array(body["number"])
-        more = [_array(body[k], len(number)) for k in ("begin", "end", "spread", "watts")]
-        self.steps.setdefault(_text(body["job"]), []).append(Steps(number, *more))
+        number = as_array(body["number"])
+        more = [as_array(body[k], len(number)) for k in ("begin", "end", "spread", "watts")]
+        self.steps.setdefault(as_text(body["job"]), []).append(Steps(number, *more))
 
     def _limit(self, body: Mapping[str, Any]) -> None:
-        was = _array(body["was"])
-        other = [_text(each) for each in body.get("other", ())]
-        self.limits.append(Limits(_text(body["moment"]), was, _array(body["now"], len(was)), other))
+        was = as_array(body["was"])
+        more = body.get("other")
+        other = None if more is None else [as_text(each) for each in more]
+        self.limits.append(
+            Limits(as_text(body["moment"]), was, as_array(body["now"], len(was)), other)
+        )
 
     def record(self) -> PowerRecord:
+        acts = [act for run, act in self.acts if run == DIMMED]
         return PowerRecord(
             feeds=self.feeds,
             jobs=self.jobs,
             settings=self.settings,
-            events=tuple(sorted(self.events, key=lambda each: each.at)),
-            series={key: self._joined(key, parts) for key, parts in self.parts.items()},
-            acts=tuple(act for run, act in self.acts if run == DIMMED),
-            caps={job: tuple(each) for job, each in self.caps.items()},
-            electric=tuple(sorted(self.electric, key=lambda each: each.at)),
-            steps={job: _joined_steps(parts) for job, parts in self.steps.items()},
+            events=self._once("event", self.events),
+            series={key: self._joined(key, parts) for key, parts in sorted(self.parts.items())},
+            acts=tuple(sorted(acts, key=_order)),
+            caps={job: self._once(f"cap of {job}", c) for job, c in sorted(self.caps.items())},
+            electric=tuple(sorted(self.electric, key=_order)),
+            steps={job: self._steps_of(job, parts) for job, parts in sorted(self.steps.items())},
             limits=tuple(self.limits),
             control_acts=sum(1 for run, _ in self.acts if run == CONTROL),
             problems=tuple(self.problems),
         )
 
+    def _once(self, sort: str, told: Sequence[Told]) -> tuple[Told, ...]:
+        """Return them in the order of time; the same one twice is a problem."""
+        ordered = sorted(told, key=_order)
+        twice = [b for a, b in itertools.pairwise(ordered) if repr(a) == repr(b)]
+        self.problems += [f"the {sort} at {each.at:.2f} s stands twice" for each in twice[:5]]
+        return tuple(ordered)
+
+    def _steps_of(self, job: str, parts: Sequence[Steps]) -> Steps:
+        """Join the parts of a job's steps by time; the same part twice is a problem."""
+        ordered = sorted(parts, key=lambda part: (part.begin.tolist(), part.number.tolist()))
+        for before, after in itertools.pairwise(ordered):
+            if len(after.begin) and np.array_equal(before.begin, after.begin):
+                self.problems.append(f"steps of {job} from {after.begin[0]:.1f} s on stand twice")
+        names = ("number", "begin", "end", "spread", "watts")
+        return Steps(*(np.concatenate([getattr(p, name) for p in ordered]) for name in names))
+
     def _joined(self, key: tuple[str, str], parts: Sequence[Series]) -> Series:
         """Join the parts of one series; a gap or an overlap between them is a problem."""
-        ordered = sorted(parts, key=lambda part: part.at[0] if len(part.at) else 0.0)
-        ends = [(a.at[-1], b.at[0] - b.every) for a, b in itertools.pairwise(ordered)
-                if len(a.at) and len(b.at)]  # fmt: skip
+        ordered = sorted(parts, key=lambda part: (part.at[0], part.at[-1]))
+        ends = [(a.at[-1], b.at[0] - b.every) for a, b in itertools.pairwise(ordered)]
         gap = next((end for end, begin in ends if abs(end - begin) > ordered[0].every / 2), None)
         if gap is not None:
             self.problems.append(f"the trace of {key[1]} ({key[0]}) has a gap at {gap:.1f} s")
@@ -313,9 +362,9 @@ def _stores(parts: Sequence[Series], which: str) -> dict[str, Array]:
     }
 
 
-def _joined_steps(parts: Sequence[Steps]) -> Steps:
-    names = ("number", "begin", "end", "spread", "watts")
-    return Steps(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
+def _order(told: Event | Act | Caps) -> tuple[float, str]:
+    """By time; what is told of one moment has one order, however it was written."""
+    return told.at, repr(told)
 
 
 def _run(body: Mapping[str, Any]) -> str:
@@ -326,35 +375,8 @@ def _run(body: Mapping[str, Any]) -> str:
     return str(run)
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        msg = f"{str(value)[:40]!r} is no text"
-        raise TypeError(msg)
-    return value
-
-
-def _number(value: Any) -> float:
-    """Return a number; null is NaN, since JSON has none."""
-    if value is None:
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        msg = f"{str(value)[:40]!r} is no number"
-        raise TypeError(msg)
-    return float(value)
-
-
-def _array(value: Any, length: int | None = None) -> Array:
-    if not isinstance(value, list | tuple) or len(value) > MOST:
-        msg = "a list of numbers is due"
-        raise TypeError(msg)
-    if length is not None and len(value) != length:
-        msg = f"{len(value)} values, and {length} are due"
-        raise ValueError(msg)
-    return np.array([_number(each) for each in value], dtype=np.float64)
-
-
 def _event(body: Mapping[str, Any]) -> Event:
     names = ("watts", "asked", "steady", "seconds", "left", "share")
-    name, what, feed = (_text(body.get(key, "")) for key in ("id", "what", "feed"))
-    numbers = {each: _number(body.get(each)) for each in names}
-    return Event(_number(body["at"]), name, what, feed, run=_run(body), **numbers)
+    name, what, feed = (as_text(body.get(key, "")) for key in ("id", "what", "feed"))
+    numbers = {each: as_number(body.get(each)) for each in names}
+    return Event(as_moment(body["at"]), name, what, feed, run=_run(body), **numbers)

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from rackproof.diagnostics.power.record import Act, Array, Event, PowerRecord, Series
 
+Which = npt.NDArray[np.bool_]
 LOWERS = {
     "limit": ("lift",),
     "ac-lost": ("ac-back",),
@@ -20,7 +22,15 @@ LOWERS = {
     "ramp": ("lift",),
 }
 """What lowers a feed's limit, and what ends that."""
-WINDOW_S = 4.0
+ALLOWED_S = {"emergency": 1.0, "step": 10.0, "urgent": 20.0, "normal": 60.0, "ramp": 10.0}
+"""Seconds until the load is under its limit, by how fast the Dimmer may go (DD2).
+
+Behind a limit that falls along a ramp it may stay as long as where a step is allowed.
+"""
+WINDOW_S, LONGEST_S = 4.0, 600.0
+LONG = 3
+"""So many windows are averaged where a load is held against a band: what a mean over a window
+counts of a step that it cuts is then a third."""
 BRACKET = 1e-6
 FITS = 1.05
 """A limit can be kept where it is this much above what cannot be capped and all floors."""
@@ -50,6 +60,28 @@ class Window:
         return not self.event.asked < self.event.watts * (1.0 - BRACKET)
 
     @property
+    def begin(self) -> float:
+        """Return when the limit has come to its value: at once, or at the end of a ramp."""
+        return self.event.at + (self.event.seconds if self.event.what == "ramp" else 0.0)
+
+    @property
+    def how(self) -> str:
+        """Return by which rule its load has to be under its limit in time."""
+        if self.emergency or self.event.what == "ramp":
+            return "emergency" if self.emergency else "ramp"
+        return self.ramp or "normal"
+
+    @property
+    def allowed(self) -> float:
+        """Return the seconds that it gives until its load is under the limit."""
+        return ALLOWED_S[self.how]
+
+    def word(self, at: float) -> str:
+        """Return what the Dimmer had said last, at a moment, of how fast it cuts; or nothing."""
+        said = [a.ramp for a in self.acts if a.what == "dimmer-acts" and a.at <= at + BRACKET]
+        return said[-1] if said and said[-1] in ALLOWED_S else ""
+
+    @property
     def ramp(self) -> str:
         """Return how fast the Dimmer said that it would go: normal, urgent, step; or nothing."""
         order = ("normal", "urgent", "step")
@@ -77,7 +109,7 @@ def windows(record: PowerRecord) -> list[Window]:
 def span(record: PowerRecord) -> float:
     """Return W, the seconds over which a load is averaged."""
     longest = max((job.period for job in record.jobs.values() if job.period > 0.0), default=0.0)
-    return max(WINDOW_S, 2.0 * longest)
+    return max(WINDOW_S, 2.0 * min(longest, LONGEST_S))
 
 
 def forward(series: Series, values: Array, seconds: float) -> tuple[Array, Array]:
@@ -93,7 +125,7 @@ def forward(series: Series, values: Array, seconds: float) -> tuple[Array, Array
     return series.at[: len(means)] - series.every, means
 
 
-def inside(at: Array, begin: float, end: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def inside(at: Array, begin: float, end: float) -> Which:
     """Return which moments lie in [begin, end)."""
     return (at >= begin - BRACKET) & (at < end - BRACKET)
 
@@ -108,7 +140,7 @@ def under_after(at: Array, means: Array, limit: float) -> float:
     return float(at[over[-1] + 1]) if over[-1] + 1 < len(at) else math.inf
 
 
-def turns(values: Sequence[float], least: float) -> int:
+def turns(values: Sequence[float], least: float = 1.0) -> int:
     """Return how often a sequence changes its direction; moves below `least` are none."""
     count, way, mark = 0, 0, values[0] if len(values) else 0.0
     for value in values:
@@ -121,7 +153,46 @@ def turns(values: Sequence[float], least: float) -> int:
     return count
 
 
-def settled(window: Window, record: PowerRecord, allowed: float) -> tuple[float, float]:
+def long_means(record: PowerRecord, window: Window, begin: float) -> Array:
+    """Return the load of a window's feed from a moment on, over long means that end in it.
+
+    Empty where the window is too short for one, or where its load is not known in whole.
+    """
+    series = record.feed(window.event.feed)
+    if series is None:
+        return np.empty(0)
+    seconds = LONG * span(record)
+    at, means = forward(series, series.mean, seconds)
+    found = means[inside(at, begin, window.until - seconds)]
+    return np.empty(0) if np.isnan(found).any() else found
+
+
+def load_before(record: PowerRecord, event: Event) -> float:
+    """Return the load of an event's feed right before it, over a long mean; NaN if not known."""
+    series = record.feed(event.feed, event.run)
+    if series is None:
+        return math.nan
+    seconds = span(record)
+    part = inside(series.at, event.at - LONG * seconds, event.at + series.every / 2.0)
+    whole = part.sum() * series.every >= seconds - series.every
+    return float(series.mean[part].mean()) if whole else math.nan
+
+
+def seconds_under(record: PowerRecord, window: Window) -> float | None:
+    """Return when the load was under its limit for good, s after it came; None if not known."""
+    series = record.feed(window.event.feed)
+    if series is None:
+        return None
+    at, means = forward(series, series.mean, span(record))
+    part = inside(at, window.begin, window.until - span(record))
+    if not part.any() or np.isnan(means[part]).any():
+        return None
+    return under_after(at[part], means[part], window.event.watts) - window.begin
+
+
+def settled(window: Window, record: PowerRecord) -> tuple[float, float]:
     """Return the part of a window in which its load has to be steady; empty where too short."""
-    begin = window.event.at + allowed + span(record)
-    return begin, max(begin, window.until - span(record))
+    took = seconds_under(record, window)
+    late = window.allowed if took is None else min(took, window.allowed)
+    begin = window.begin + late + span(record)
+    return begin, max(begin, window.until)

@@ -165,4 +165,4 @@ def _power(record: DrillRecord, claims: list[Claim]) -> power.Judged | None:
     due = record.head.expected.power
     if not due and not powered.present(record.facts):
         return None
-    return power.judge(powered.read(record.facts), due, claims)
+    return power.judge(powered.read(record.facts), due, claims, record.head.steps)
