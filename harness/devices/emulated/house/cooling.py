@@ -65,7 +65,8 @@ class _Liquid:
         self.litres = parameters.number("cooling.flow") * design.heat / 1000.0
         """Flow that is due, L/min."""
         self._reserve = parameters.number("cooling.reserve")
-        self._joules = COOLANT_HEAT * parameters.number("cooling.loop") / 1000.0
+        litres = parameters.number("cooling.loop") * design.heat / 1000.0
+        self._joules = COOLANT_HEAT * litres / 1000.0
         self._backlog = 0.0
 
     @property

@@ -27,7 +27,7 @@ SITE, MAIN, ROW, RACKS = 0, 1, 2, 3
 TRIPPED, CBU_RESPONDS = "breaker-tripped", "cbu-responds"
 BESS_GIVES, BESS_TAKES = "bess-discharges", "bess-charges"
 RESPONDS = 0.05
-"""Share of its rating from which a store is said to respond."""
+"""A store whose power changes by this share of its rating is said to respond."""
 
 
 def layout(spec: RackSpec, plan: Plan) -> Layout:
@@ -63,7 +63,7 @@ class Hierarchy:
         self._fixed = laid.fixed[RACKS:]
         self._lost: set[int] = set()
         self._sags: list[tuple[int, float, float]] = []
-        self._armed: set[int] = set()
+        self._armed: dict[int, float] = {}
 
     def place(self, feed: str) -> int:
         """Return a feed's place. SpecError for one that there is not."""
@@ -88,8 +88,10 @@ class Hierarchy:
     # --- what is done to it ------------------------------------------------------------------
 
     def arm(self) -> None:
-        """Something happens to the house: whichever store responds to it is said to."""
-        self._armed = set(range(len(self.layout.feeds)))
+        """Something happens to the house: whichever store responds to it is said to, once."""
+        self._armed = {RACKS + n: cbu.power for n, cbu in enumerate(self.cbus) if cbu}
+        if self.bess is not None:
+            self._armed[SITE] = self.bess.power
 
     def lose(self, place: int) -> None:
         """Take the mains away from a feed and all below it."""
@@ -163,24 +165,34 @@ class Hierarchy:
             load[:, RACKS + rack] = own
             cbu = self.cbus[rack]
             if cbu is not None and not supply.dark:
-                own = cbu.run(own, TICK_S)
-                self._responds(RACKS + rack, cbu, (CBU_RESPONDS, CBU_RESPONDS), at)
+                bus = cbu.run(own, TICK_S)
+                self._responds(RACKS + rack, cbu, own - bus, at)
+                own = bus
             seen[:, RACKS + rack] = supply.run(own, at)
         total = seen[:, RACKS:].sum(axis=1)
         for place in (ROW, MAIN, SITE):
             load[:, place] = seen[:, place] = total
         if self.bess is not None:
             seen[:, SITE] = self.bess.run(total, TICK_S)
-            self._responds(SITE, self.bess, (BESS_GIVES, BESS_TAKES), at + ticks * TICK_S)
+            self._responds(SITE, self.bess, total - seen[:, SITE], at)
         self._break(seen, at + ticks * TICK_S)
         return load, seen
 
-    def _responds(self, place: int, store: Store, words: tuple[str, str], at: float) -> None:
-        if place in self._armed and abs(store.power) > RESPONDS * store.rating.power:
-            self._armed.discard(place)
-            name = "bess" if place == SITE else "cbu"
-            subject = f"{self.layout.feeds[place]}/{name}"
-            self.happened.append((at, words[store.power < 0.0], subject))
+    def _responds(self, place: int, store: Store, given: Array, at: float) -> None:
+        """Say that a feed's store responds, where it gives or takes more than before."""
+        if place not in self._armed:
+            return
+        change = given - self._armed[place]
+        moved = np.flatnonzero(np.abs(change) > RESPONDS * store.rating.power)
+        if not len(moved):
+            return
+        del self._armed[place]
+        first = int(moved[0])
+        word, name = CBU_RESPONDS, "cbu"
+        if place == SITE:
+            word, name = (BESS_GIVES if change[first] > 0.0 else BESS_TAKES), "bess"
+        subject = f"{self.layout.feeds[place]}/{name}"
+        self.happened.append((at + (first + 1) * TICK_S, word, subject))
 
     def _break(self, seen: Array, at: float) -> None:
         """Let the breakers feel it; what hangs on one that trips is dark."""

@@ -268,7 +268,7 @@ class PowerHouse:
         """Return what a feed states that it carries now, W.
 
         Its breaker's rating; in a rack also its supplies or, without mains, its battery, and its
-        cooling.
+        cooling. Where no coolant flows the GPUs' plates are all that is left to carry heat.
         """
         rated = self.feeds.breakers[place].rated
         if place < RACKS:
@@ -276,7 +276,8 @@ class PowerHouse:
         rack = place - RACKS
         supply, part = self.feeds.supplies[rack], self.cooling[rack]
         source = supply.capacity if self.feeds.ac(place) else self.plan.racks[rack].rated
-        return min(rated, source, part.capacity, self._held_cool(rack))
+        away = part.capacity if part.flow > 0.0 else math.inf
+        return min(rated, source, away, self._held_cool(rack))
 
     def _held_cool(self, rack: int) -> float:
         """Return the load of a rack under which its dies stay below their slowdown, W.

@@ -30,7 +30,7 @@ def test_what_is_over_the_capacity_warms_the_loop_and_is_worked_off(kind):
     assert loop.supply == 25.0
     for _ in range(60):
         loop.advance(loop.capacity + 20e3, 1.0)
-    assert loop.supply - 25.0 == pytest.approx(20e3 * 60.0 / (3.96e6 * 0.120))
+    assert loop.supply - 25.0 == pytest.approx(20e3 * 60.0 / (3.96e6 * 0.080))
     for _ in range(60):
         loop.advance(loop.capacity - 20e3, 1.0)
     assert loop.supply == pytest.approx(25.0)
