@@ -18,7 +18,7 @@ from rackproof.harness.devices.protocol import Host
 from rackproof.harness.errors import DeviceError, Unsupported
 from rackproof.harness.power.spectrum import Line, Trace, fastest, largest, lines
 from rackproof.harness.power.together import tried
-from rackproof.harness.power.wave import Wave
+from rackproof.harness.power.wave import HALF, Wave
 
 INPUT, CHARGE, STRAIN = "power.rack.input", "power.store.charge", "power.breaker.strain"
 FAST_HZ = 5.0  # from here on a store for iteration times has to flatten a wave (PS8)
@@ -112,7 +112,8 @@ class RackShown:
     def _left(self) -> float:
         """Return which share of a fast wave the mains still see: the largest."""
         self.meter.need(INPUT, CHARGE)
-        fast = [k for k in self.meter.traces if k[1].lead and k[1].frequency >= FAST_HZ]
+        half = [key for key in self.meter.traces if key[1].duty == HALF]
+        fast = [key for key in half if key[1].frequency >= FAST_HZ]
         raw = [_first(self._raw(key), key[1]) for key in fast]
         if min(raw, default=0.0) <= 0.0:
             msg = "the GPUs made no wave"
@@ -138,7 +139,7 @@ class RackShown:
             "waves": [
                 _wave(key[1], self._raw(key), self.meter.traces.get(key, []))
                 for key in self._own[0].traces
-                if key[0] == 0 and key[1].duty == 0.5  # noqa: PLR2004 - half of the time
+                if key[0] == 0 and key[1].duty == HALF
             ],
             "lines": {"raw": _lines(raw), "mains": _lines(seen)},
             "looks": {

@@ -18,10 +18,12 @@ PHASES = {0.1: 16, 0.2: 16, 0.5: 16}
 """Samples of a period where it is long; FEW else."""
 FEW = 8
 HALF = 0.5
-LEAD_S, LEAD_HZ = 4.0, 1.0
-"""A wave of half duty and at least LEAD_HZ goes on for so long before it is looked at.
+LEAD_S = 2.0
+LEADS = (1.0, 2.0, 5.0)
+"""Waves of half duty and these frequencies, in Hz, go on for LEAD_S before they are looked at.
 
-By then a store, and a sensor that averages over a second, have forgotten what was before.
+By then a sensor that averages over a second has forgotten what was before, and so has a store,
+since all waves of one duty, and so of one mean, come one after the other.
 """
 HIGH, LOW, SAMPLE = "high", "low", "sample"
 
@@ -61,8 +63,8 @@ class Wave:
     @property
     def lead(self) -> int:
         """How many periods of it are made before the first that is looked at."""
-        settled = self.duty == HALF and self.frequency >= LEAD_HZ
-        return round(LEAD_S * self.frequency) if settled else 0
+        led = self.duty == HALF and self.frequency in LEADS
+        return round(LEAD_S * self.frequency) if led else 0
 
     def steps(self) -> list[tuple[float, str]]:
         """Return (seconds after the start, HIGH, LOW or SAMPLE) in order of time."""
@@ -80,5 +82,5 @@ def coincides(seconds: float) -> bool:
 
 
 def sweep() -> list[Wave]:
-    """Return the waves of a sweep, the slowest first."""
-    return [Wave(frequency, duty) for frequency in FREQUENCIES for duty in DUTIES]
+    """Return the waves of a sweep: one duty after the other, of each the slowest first."""
+    return [Wave(frequency, duty) for duty in DUTIES for frequency in FREQUENCIES]
