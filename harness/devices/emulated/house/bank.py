@@ -109,7 +109,7 @@ class Bank:
         trace = Trace(self.makeup.racks, ticks, TICK_S)
         self._take(load, limit)
         left = np.full(len(load), seconds)
-        done, last = np.zeros(len(load)), self.speed
+        done, last = np.zeros(len(load)), np.ones(len(load))
         throttled = np.zeros(len(load), bool)
         capped = self.capped
         while True:
@@ -125,7 +125,8 @@ class Bank:
             left = left - step
             if not (left > 0.0).any():
                 break
-        self.capped, self.throttled, self.speed = capped, throttled, last * self.makeup.spread
+        self.capped, self.throttled = capped, throttled
+        self.speed = np.where(self.dark, 0.0, last * self.makeup.spread)
         self.work = self.work + np.where(self.load > 0.0, done * self.makeup.spread, 0.0)
         self.seconds += seconds
         self._remember()

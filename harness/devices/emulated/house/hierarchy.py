@@ -172,7 +172,7 @@ class Hierarchy:
         total = seen[:, RACKS:].sum(axis=1)
         for place in (ROW, MAIN, SITE):
             load[:, place] = seen[:, place] = total
-        if self.bess is not None:
+        if self.bess is not None and self.ac(SITE):
             seen[:, SITE] = self.bess.run(total, TICK_S)
             self._responds(SITE, self.bess, total - seen[:, SITE], at)
         self._break(seen, at + ticks * TICK_S)

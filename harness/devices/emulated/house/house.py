@@ -168,8 +168,11 @@ class PowerHouse:
     def advance(self, seconds: float) -> None:
         """Let time pass, in whole ticks: what is left of one is owed to the next call.
 
-        A negative number is a ValueError.
+        A negative number is a ValueError, and so is a load that is not 0 to 1.
         """
+        if self.load.shape != self.bank.power.shape or not _in_range(self.load):
+            msg = "loads are 0 to 1, one for each GPU"
+            raise ValueError(msg)
         if not 0.0 <= seconds < math.inf:
             msg = f"time cannot pass by {seconds} s"
             raise ValueError(msg)
@@ -290,3 +293,7 @@ class PowerHouse:
         if (below >= most).all():
             return math.inf
         return self.plan.racks[rack].fixed + float(np.minimum(below, most).sum())
+
+
+def _in_range(loads: Array) -> bool:
+    return bool(loads.min() >= 0.0 and loads.max() <= 1.0)

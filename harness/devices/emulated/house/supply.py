@@ -107,6 +107,8 @@ class Supply:
         """Whether nothing is going on that has to be looked at closely."""
         if self.dark or self._at_peace():
             return True
+        if not self._engaged and self.mains >= self.inlet.input and self._hold >= self._full:
+            return True
         if self.bbu is None or not self._carried or self._hold < (1.0 - _NEAR) * self._full:
             return False
         return self.bbu.energy > RESERVE_S * self.rack.rated and self._walked in {0.0, 1.0}

@@ -22,6 +22,8 @@ from rackproof.harness.power.zone import Array, Places
 
 PIECE_S = 0.010
 """Ranks that end within this of each other change their loads together."""
+LOOK_S = 0.100
+"""How long ranks compute until their speeds are looked at again."""
 _NEAR = 1e-9
 
 
@@ -124,7 +126,7 @@ class _Run:
         if computing.any():
             work = (self._target - self._house.work[self.work.gpus])[computing]
             speed = self._house.speed[self.work.gpus][computing]
-            soon.append(float((work / np.maximum(speed, _NEAR)).min()))
+            soon += [LOOK_S, float((work / np.where(speed > 0.0, speed, 1.0)).min())]
         whole = together - self._now
         return min(max(PIECE_S, min(soon)), max(TICK_S, whole))
 

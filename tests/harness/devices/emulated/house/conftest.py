@@ -47,7 +47,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
         rack = EmulatedRack.build(spec, seed, tmp_path / str(len(racks)))
         racks.append(rack)
         house = PowerHouse(spec, rack.driver.rows, seed, shipped().but(changes))
-        house.rows = rack.driver.rows
+        house.rows, house.path = rack.driver.rows, rack.driver.path
         return house
 
     yield made
