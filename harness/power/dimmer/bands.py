@@ -44,22 +44,29 @@ class Bands:
         self._quiet = np.zeros(feeds, np.intp)
         self._turned = np.full(feeds, -np.inf)
         self._way = np.zeros(feeds, np.intp)
+        self._said = np.zeros(feeds, bool)
+        target = settings.target
+        self._inner = 0.5 * (settings.settled_low + target), 0.5 * (target + settings.settled_high)
 
-    def excess(self, outlook: Outlook, limit: Array) -> Array:
+    def excess(self, outlook: Outlook, limit: Array, hurried: Flags) -> Array:
         """Return the W that each feed must shed; 0 where it is not over its upper band.
 
-        Of what is on its way, a share is not sure of its time and starts no cut. A feed that has
-        calmed down beside its target is trimmed.
+        What is not sure of the outlook starts no cut, or little of it where a feed is `hurried`. Once the iterations of a dimmed job are stretched, a window no longer holds whole ones and ripples: what a longer
+        one does not bear out within the ripple is none, and a cut after a cut goes less far. A feed
+        that has calmed down beside its target is trimmed.
         """
         settings = self._settings
-        # inf - inf has no place here: a feed without a limit is never over.
         bound = np.isfinite(limit)
         finite = np.where(bound, limit, 0.0)
-        sure = outlook.coming - settings.unsure * outlook.spread
+        calm, coming = outlook.calm, outlook.coming
+        unsure = np.where(outlook.blurred & ~hurried, np.inf, settings.unsure * outlook.spread)
+        sure = coming - unsure
         over = bound & (sure > settings.above * finite)
-        trim = bound & self.settling & (outlook.calm > settings.settled_high * finite)
-        power = np.where(over, outlook.coming, outlook.calm)
-        excess = power - settings.target * finite
+        ripples = self.settling & (np.abs(coming - calm) <= settings.ripple * finite)
+        over &= ~ripples
+        trim = bound & ((self.settling & ~over) | ripples) & (calm > self._inner[1] * finite)
+        goal = np.where(self.settling & over, self._inner[1], settings.target) * finite
+        excess = np.where(over, coming, calm) - goal
         return np.where(over | trim, np.maximum(excess, 0.0), 0.0)
 
     def fell(self, which: Flags, now: float) -> None:
@@ -69,14 +76,15 @@ class Bands:
         self._way[which] = FALLS
         self.dimmed |= which
         self.settling |= which
+        self._said[which] = False
         self.rising &= ~which
 
     def listen(self, outlook: Outlook, limit: Array, may: Flags, now: float) -> Flags:
         """Count the quiet cycles; return the feeds that begin to rise with this one."""
         settings = self._settings
-        low = np.where(self.settling & np.isfinite(outlook.calm), settings.settled_low,
-                       settings.below)  # fmt: skip
-        top = outlook.coming + settings.unsure * outlook.spread
+        low = np.where(self.settling & np.isfinite(outlook.calm), self._inner[0], settings.below)
+        top = np.fmax(outlook.coming, outlook.calm)
+        top = np.where(outlook.blurred, np.inf, top + settings.unsure * outlook.spread)
         quiet = may & self.dimmed & (np.isinf(limit) | (top < low * limit))
         self._quiet = np.where(quiet, self._quiet + 1, 0)
         full = ~(outlook.coming < settings.target * limit - 1e-6)
@@ -105,8 +113,10 @@ class Bands:
         settings = self._settings
         share = np.divide(outlook.calm, limit, out=np.full_like(limit, np.nan), where=limit > 0.0)
         there = (share >= settings.settled_low) & (share <= settings.settled_high)
-        found = self.settling & there
-        self.settling &= ~found
+        found = self.settling & there & ~self._said
+        self._said |= found
+        low, high = self._inner
+        self.settling &= ~((share >= low) & (share <= high))
         return np.asarray(found)
 
     def restored(self, given: Flags) -> Flags:

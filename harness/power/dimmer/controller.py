@@ -19,13 +19,13 @@ from rackproof.harness.power.dimmer.asks import Asks
 from rackproof.harness.power.dimmer.bands import Bands, Limits
 from rackproof.harness.power.dimmer.clockwork import Clockwork
 from rackproof.harness.power.dimmer.past import Outlook, Past
-from rackproof.harness.power.dimmer.ramp import STEP, Way, emergency, jitters, pace
+from rackproof.harness.power.dimmer.ramp import NORMAL, STEP, Way, emergency, jitters, pace
 from rackproof.harness.power.dimmer.settings import Settings
 from rackproof.harness.power.dimmer.shape import NOBODY, shape
 from rackproof.harness.power.dimmer.telling import Telling
 from rackproof.harness.power.dimmer.trust import Flags, Seen, Trust
 from rackproof.harness.power.dimmer.words import Job, Orders
-from rackproof.harness.power.zone import Array, Bounds, Layout, Sample
+from rackproof.harness.power.zone import Array, Bounds, Layout, Places, Sample
 
 PACES = ("by the normal ramp", "by the urgent ramp", "at once")
 NEAR_W = 0.5
@@ -68,6 +68,7 @@ class Dimmer:
         self._held = np.zeros(feeds, bool)
         self._doubted = np.zeros(feeds, bool)
         self._ac = np.ones(feeds, bool)
+        self._paces = self._told_pace = np.zeros(feeds, np.intp)
         self._idle = settings.idle * self._asks.top
         bridges = [settings.bridges.get(feed) for feed in layout.feeds]
         self._energy = np.array([np.inf if b is None else b.energy for b in bridges])
@@ -92,8 +93,12 @@ class Dimmer:
         del at
         self._set(self._limits.contract, feed, watts)
 
-    def obey(self, contracts: Array) -> None:
-        """Take the contracts of all feeds, W (shape: feeds; NaN: none), as `contracts` gives."""
+    def obey(self, contracts: Array, paces: Places) -> None:
+        """Take the contracts of all feeds, W (shape: feeds; NaN: none), and how fast to keep them.
+
+        As `contracts` and `paces` of an upper controller give them. Lower ones are heeded at once.
+        """
+        self._told_pace = paces
         new = np.where(np.isnan(contracts), np.inf, contracts)
         self._clock.event |= bool((new < self._limits.contract - NEAR_W).any())
         self._limits.contract[:] = new
@@ -205,10 +210,11 @@ class Dimmer:
         outlook = self._outlook = past.outlook(self._goal)
         self._judged = self._goal
         limit = self._limits.lowest()
-        excess = bands.excess(outlook, limit)
+        near = self._near(sample)
+        excess = bands.excess(outlook, limit, near | self._clock.event)
         # A window that is not full is judged only where an event does not wait for it.
         if not self._clock.event:
-            excess[~past.judgeable & ~self._near(sample)] = 0.0
+            excess[~past.judgeable & ~near] = 0.0
         if (excess > 0.0).any():
             self._cut(excess, outlook, limit, told)
         bands.over &= outlook.coming > self.settings.above * limit
@@ -290,13 +296,17 @@ class Dimmer:
         """Move the caps of the jobs towards what was decided."""
         down = self._at > self._goal + NEAR_W
         model, outlook = self._past.model, self._outlook
-        if self.settings.advises or model is None or outlook is None or not down.any():
+        self._paces = np.zeros(self._shape.feeds, np.intp)
+        if model is None or outlook is None or not down.any():
             return
         cells = self._shape.cell_job
         rest = self._past.power(self._at) - self._past.power(self._judged)
         over = outlook.coming + rest - self._limits.lowest()
         slope = self._shape.cells_up(np.where(down[cells], model.slope(self._at[cells]), 0.0))
-        paces = pace(self._way(sample, over, slope), self.settings)
+        paces = np.maximum(pace(self._way(sample, over, slope), self.settings), self._told_pace)
+        self._paces = np.where(over > 0.0, paces, NORMAL)
+        if self.settings.advises:
+            return
         found = np.where(down, np.maximum(self._shape.worst(paces), self._pace), 0).astype(np.intp)
         for each in (0, 1, STEP):
             count = int(((found == each) & down & ((each > self._pace) | ~self._ramping)).sum())
@@ -319,6 +329,14 @@ class Dimmer:
         dimmed = self._shape.beneath(self._ceiling - self._goal) > NEAR_W
         moved = self._past.power(self._judged) - self._past.power(self._goal)
         return np.where(dimmed, (self._outlook.coming - moved) / self.settings.target, np.nan)
+
+    def paces(self) -> Places:
+        """Return how fast the controllers below must be (NORMAL, URGENT, STEP; shape: feeds)."""
+        found = self._paces.copy()
+        for level in self._shape.levels:
+            inside = level.above != NOBODY
+            found[inside] = np.maximum(found[inside], self._paces[level.above[inside]])
+        return found
 
     def _tell_gpus(self, told: Telling, what: str, which: Flags, text: str) -> None:
         """Tell of GPUs, job by job."""

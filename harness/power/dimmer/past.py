@@ -17,7 +17,7 @@ from rackproof.harness.power.dimmer.trust import Flags, Seen
 from rackproof.harness.power.zone import Array
 
 NEAR_W = 1.0
-RESOLVED = 4.0
+RESOLVED = 3.0
 """A job's high draw is seen where so many looks fall into one iteration."""
 ENOUGH = 0.8
 """A window of which this share was seen can be judged: as much as may be missing."""
@@ -27,13 +27,16 @@ ENOUGH = 0.8
 class Outlook:
     """Of each feed: `mean` of the window, W; `coming` when all that is ordered has arrived, W.
 
-    `spread` is how far the caps moved within the window, in W of the feed; `calm` the mean of a
-    longer window in which no cap moved (NaN: one did); `ready` says whether the window is full.
+    `spread` is how far the caps moved it within the window, W; `blurred` marks feeds below which a
+    cap moved of a job whose iterations are too short to see how high it draws: what is coming is a
+    guess until the window holds one cap. `calm` is the mean of a longer window in which no cap moved (NaN: one did), and `ready`
+    says whether the window is full.
     """
 
     mean: Array
     coming: Array
     spread: Array
+    blurred: Flags
     calm: Array
     ready: Flags
 
@@ -126,11 +129,18 @@ class Past:
 
     def build(self, ceiling: Array, low: Array, obeys: Flags) -> Demand:
         """Return the model of what was learnt last."""
-        longest = max((row.end - row.begin for row in self._gpu.rows), default=0.0)
-        blurred = np.append(self._periods < RESOLVED * longest, False)
-        high = np.where(blurred[self._shape.job_of] & np.isfinite(self.high), self._cap, self.high)
+        blurred = np.append(self._blurred(), False)[self._shape.job_of]
+        high = np.where(blurred & np.isfinite(self.high), self._cap, self.high)
         self.model = demand(self._shape, Draw(self._mean, high, self._cap, ceiling, low, obeys))
         return self.model
+
+    def _blurred(self) -> Flags:
+        """Return the jobs whose iterations are too short for the looks to see how high they draw.
+
+        They are taken to draw up to their cap, so that a cut is rather too small.
+        """
+        longest = max((row.end - row.begin for row in self._gpu.rows), default=0.0)
+        return np.asarray(self._periods < RESOLVED * longest, bool)
 
     def power(self, caps: Array) -> Array:
         """Return what the jobs draw at each feed under these caps of theirs, by the model, W."""
@@ -151,7 +161,9 @@ class Past:
         self._last = np.where(ready, mean, before), np.where(ready, drawn, under)
         mean, drawn = np.where(taken, mean, before), np.where(taken, drawn, under)
         spread = np.maximum(most, coming) - np.minimum(least, coming)
-        return Outlook(mean, mean - (drawn - coming), spread, self._calm(), ready)
+        moved = self._blurred() & ~self.clean()
+        blurred = np.asarray(self._shape.beneath(moved.astype(float)) > 0.0, bool)
+        return Outlook(mean, mean - (drawn - coming), spread, blurred, self._calm(), ready)
 
     def _modelled(self, mean: Array, coming: Array) -> tuple[Array, Array, Array]:
         """Return the model's mean, least and most of the window, W."""

@@ -74,6 +74,7 @@ class Settings:
     missing: float = field(default_factory=_of("missing"))
     silence: float = field(default_factory=_of("silence"))
     reversal: float = field(default_factory=_of("reversal"))
+    ripple: float = field(default_factory=_of("ripple"))
     idle: float = field(default_factory=_of("idle"))
     unsure: float = field(default_factory=_of("unsure"))
     stuck: float = field(default_factory=_of("stuck"))
