@@ -143,6 +143,13 @@ def main() -> None:
     " back; without it they are UNKNOWN and nothing is touched. Emulated racks need no leave",
 )
 @click.option(
+    "--allow-power-cap",
+    "power_cap",
+    is_flag=True,
+    help="as --allow power.cap: power limits of real GPUs may be lowered; each is put back, also"
+    " after a kill",
+)
+@click.option(
     "-n",
     "workers",
     type=click.IntRange(1, 256),
@@ -155,6 +162,8 @@ def burn(**given: Any) -> int:
     """Burn RACK and judge it: a shipped name, a TOML file, or local."""
     from rackproof.fixtures import launch  # noqa: PLC0415 - each verb loads what it needs
 
+    if given.pop("power_cap"):
+        given["allowed"] += ("power.cap",)
     return launch.run("burn", given, _speak)
 
 

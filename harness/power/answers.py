@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackproof.harness.power.dimmer.words import Act
-from rackproof.harness.power.lines import Object
+from rackproof.harness.power.lines import Object, unpacked
+from rackproof.harness.power.zone import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,14 @@ class Trouble:
 class Ticked:
     """What came of one tick at the moment `at`; the next is due at the latest at `due`.
 
-    `seconds` are the machine's, which the decision alone took. `differ` names the first 16.
+    `seconds` are the machine's, which the decision alone took. `load` is what each feed carried, as
+    the controller knows it, W (NaN: not known). `differ` names the first 16.
     """
 
     at: float
     due: float
     seconds: float
+    load: Array
     orders: tuple[Ordered, ...]
     acts: tuple[Act, ...]
     differ: tuple[Differs, ...]
@@ -73,6 +76,7 @@ def ticked(answer: Object) -> Ticked:
         at=float(answer["at"]),
         due=math.inf if due is None else float(due),
         seconds=float(answer["seconds"]),
+        load=unpacked(answer["load"], len(answer["load"])),
         orders=tuple(Ordered(**each) for each in answer["orders"]),
         acts=tuple(_act(each) for each in answer["acts"]),
         differ=tuple(Differs(**each) for each in answer["differ"]),

@@ -31,7 +31,8 @@ class Assignment:
     written down: for an emulated rack wherever its owner likes; None for real GPUs, whose journal
     is the one of all rackproof runs. With `told` the controller's time is that of its requests,
     beginning `at`; else it is the machine's. `adopt` takes over what a killed controller left
-    changed, instead of putting it back first.
+    changed, instead of putting it back first. With `reckon` a feed that nobody meters is taken to
+    carry its fixed load and what its GPUs draw.
     """
 
     source: Source
@@ -44,6 +45,7 @@ class Assignment:
     told: bool = True
     at: float = 0.0
     adopt: bool = False
+    reckon: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant; a ValueError."""
@@ -80,6 +82,7 @@ class Assignment:
             "told": self.told,
             "at": self.at,
             "adopt": self.adopt,
+            "reckon": self.reckon,
         }
 
     @classmethod
@@ -99,6 +102,7 @@ class Assignment:
             told=bool(body["told"]),
             at=float(body["at"]),
             adopt=bool(body["adopt"]),
+            reckon=bool(body["reckon"]),
         )
 
 

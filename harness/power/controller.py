@@ -8,6 +8,7 @@ hardware; here what it orders is asked of the zone, and what came of it is told.
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -19,11 +20,11 @@ from rackproof.harness.errors import RackproofError
 from rackproof.harness.journal import Journal, state_folder
 from rackproof.harness.power.assignment import Assignment
 from rackproof.harness.power.dimmer.words import Act, Orders
-from rackproof.harness.power.lines import Object, parsed, unpacked
+from rackproof.harness.power.lines import Object, packed, parsed, unpacked
 from rackproof.harness.power.lock import RackLock, places
 from rackproof.harness.power.meter import ToldMeter, unmetered
 from rackproof.harness.power.nvml_zone import NvmlZone
-from rackproof.harness.power.zone import Array, Bounds, Meters, Sample
+from rackproof.harness.power.zone import TOP, Array, Bounds, Layout, Meters, Sample
 
 SHOWN = 16  # GPUs, or reasons, that an answer names one by one
 WORDS = 400  # characters of a reason
@@ -196,6 +197,8 @@ class _Rack:
         self._meter.tell(meters)
         self._ticks += 1
         sample = self._zone.sample()
+        if self._given.reckon:
+            sample = reckoned(self._given.layout, sample)
         news = _news(self._zone.problems, self._unread)
         began = time.perf_counter()
         orders = self._dimmer.step(sample)
@@ -209,6 +212,7 @@ class _Rack:
             "at": sample.at,
             "due": due if np.isfinite(due := min(orders.due, heard.due)) else None,
             "seconds": seconds,
+            "load": packed(sample.feed),
             "orders": self._orders(orders.caps, got),
             "acts": [_act(act) for act in (*orders.acts, *heard.acts)],
             "differ": self._differ(orders.caps, got),
@@ -247,6 +251,21 @@ class _Rack:
         gpus = self._given.layout.gpus
         odd = np.flatnonzero(abs(got - caps) > CLOSE_W)[:SHOWN]
         return [{"gpu": gpus[n], "asked": float(caps[n]), "got": float(got[n])} for n in odd]
+
+
+def reckoned(layout: Layout, sample: Sample) -> Sample:
+    """Return a sample in which feeds that nobody meters carry what hangs on them, W.
+
+    Their fixed load, and what their GPUs draw; NaN still where one of those cannot be read.
+    """
+    feed = layout.fixed.copy()
+    np.add.at(feed, layout.feed_of, sample.gpu)
+    for place in range(len(feed) - 1, -1, -1):  # children stand after their parents
+        if not np.isnan(sample.feed[place]):
+            feed[place] = sample.feed[place]
+        if layout.parent[place] != TOP:
+            feed[layout.parent[place]] += feed[place]
+    return replace(sample, feed=feed)
 
 
 def _meters(body: object, feeds: int) -> Meters:
