@@ -81,7 +81,7 @@ def _stood(record: PowerRecord, steps: Steps) -> str:
 def _lacks(steps: Steps, found: list[Window], planned: int) -> str:
     """Return in words what is missing of the steps: some of them, or those of an event."""
     count = len(steps.number)
-    if (np.diff(steps.number) > 1.0).any() or steps.number[0] > 1.0 or steps.number[-1] < planned:
+    if (np.diff(steps.number) > 1.0).any() or steps.number[0] > 1.0 or steps.number[-1] != planned:
         most = max(planned, int(steps.number[-1]))
         return f"{count} of {most} steps stand in time"
     for window in found:

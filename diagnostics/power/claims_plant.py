@@ -47,7 +47,7 @@ def stores(record: PowerRecord, *, due: bool) -> Claim:
             given = series.out.get(store, np.empty(0))
             rated = record.settings.get(f"{feed}.{store}.power", math.nan)
             good = len(given) == len(charge) > 0 and np.isfinite([charge, given]).all()
-            if not good or not 0.0 < rated < math.inf or charge.max() > 1.0 + NEAR:
+            if not good or not 0.0 < rated < math.inf or np.abs(charge - 0.5).max() > 0.5 + NEAR:
                 return unknown(name, f"{feed}: its {store} cannot be judged", AGAIN)
             wrong += _misused(f"{feed}: its {store}", charge, given, rated)
             ends += [(float(charge[-1]), feed)] if store == "bbu" else []

@@ -141,6 +141,9 @@ def _steps(record: PowerRecord, found: list[Window], moments: list[list[Moment]]
         return unknown(name, "no transient is in the record", "hold the drill again")
     for window, group in own:
         missing = [word for word in STEPS if word not in {each.what for each in group}]
+        if missing and _blind(record, window, missing[0]):
+            said = f"{window.name}: {missing[0]} cannot be seen in the record"
+            return unknown(name, said, "hold the drill again")
         if missing:
             return broken(name, f"{window.name}: {', '.join(missing)} was not seen")
         order = [each.at for each in group]
@@ -148,6 +151,17 @@ def _steps(record: PowerRecord, found: list[Window], moments: list[list[Moment]]
             said = ", ".join(f"{each.what} {each.at:.1f} s" for each in group)
             return broken(name, f"{window.name}: out of their order: {said}")
     return holds(name, f"{' → '.join(STEPS)}, in each of {len(own)} transients")
+
+
+def _blind(record: PowerRecord, window: Window, word: str) -> bool:
+    """Say whether a record lacks what a word of the timeline is seen in."""
+    if word == STEPS[5]:
+        return record.training not in record.steps
+    if word == STEPS[4]:
+        return seconds_under(record, window) is None
+    names = {STEPS[2]: ("bbu", "cbu"), STEPS[3]: ("bess",)}.get(word, ())
+    known = {store for series in record.series.values() for store in series.out}
+    return bool(names) and not known & {*names}
 
 
 def _ledger(record: PowerRecord) -> Ledger | None:

@@ -59,7 +59,7 @@ def as_array(value: Any, length: int | None = None) -> Array:
     if length is not None and len(value) != length:
         msg = f"{len(value)} values, and {length} are due"
         raise ValueError(msg)
-    plain = {*map(type, value)} <= {float, int}
+    plain = {*map(type, value)} <= {float, int, type(None)}  # numpy makes null NaN
     found = np.array(value if plain else [as_number(v) for v in value], dtype=np.float64)
     found[~(np.abs(found) < FAR)] = np.nan
     return found

@@ -29,14 +29,14 @@ def test_what_a_drill_is_not_held_for_and_does_not_hold_is_left_out(scene):
 
 
 # --- DD1 -----------------------------------------------------------------------------------------
-@pytest.mark.parametrize("feed", [RACK, "row0/power", "main/power", "site/power"])
+@pytest.mark.parametrize("feed", [RACK, "row0/power", "site/power"])
 def test_dd1_a_trip_anywhere(scene, feed):
     scene.add(**TRIP, at=40.0, feed=feed)
     assert scene.others() == {"DD1": "FAIL"}
     assert f"{feed} tripped at 40.0 s" in scene.claims()["DD1"].message
 
 
-@pytest.mark.parametrize("feed", ["row0/power", "main/power", "site/power"])
+@pytest.mark.parametrize("feed", ["row0/power", "site/power"])
 def test_dd1_the_trip_integral_at_every_level(scene, feed):
     scene.trace(feed, "strain", lambda *_: 0.26, begin=40.0, end=40.2)
     assert scene.others() == {"DD1": "FAIL"}
@@ -187,7 +187,7 @@ def test_dd4_the_first_cap_that_is_told_is_a_cut_as_well(scene):
 
 
 @pytest.mark.parametrize("key", ["ramp.down", "ramp.urgent", "ramp.up", "tick", "cycle"])
-@pytest.mark.parametrize("value", [None, -1.0, 0.0, "gone"])
+@pytest.mark.parametrize("value", [0.0, "gone"])
 def test_dd4_without_what_was_configured(scene, key, value):
     settings = scene.one("layout")["settings"]
     settings[key] = value
