@@ -18,11 +18,14 @@ from rackproof.diagnostics.limits import Limit
 from rackproof.diagnostics.verdict import Verdict
 from rackproof.harness.metrics import metrics
 from rackproof.harness.model import Event, Measurement, Value, sort_of
+from rackproof.reports.html.power_traces import TRACES
 from rackproof.reports.words import ACTIONS, COMPONENTS, PERSISTENCES, bounds, shown, visible
 
 MOST_EVENTS = 50  # of one part; the record holds them all
 MOST_BAD = 200
 IDENTITY: Mapping[str, str] = {"gpu.serial": "Serial", "gpu.uuid": "UUID", "gpu.pci": "PCI"}
+UNTOLD = TRACES | IDENTITY.keys()
+"""What has a place of its own on the page."""
 
 
 class _Numbered:
@@ -126,7 +129,7 @@ class Evidence:
     def _noted(self, record: Record) -> None:
         table = metrics()
         for what in record.seen:
-            if not isinstance(what, Measurement) or what.metric in IDENTITY:
+            if not isinstance(what, Measurement) or what.metric in UNTOLD:
                 continue
             if not table[what.metric].judged and sort_of(what.subject) != "link":
                 row = [self.burns(what.check), self.metrics(what.metric),

@@ -19,6 +19,7 @@ from rackproof.diagnostics.verdict import Verdict
 from rackproof.reports.html import facts
 from rackproof.reports.html.drawing import MARKS, drawings
 from rackproof.reports.html.evidence import Evidence, embedded
+from rackproof.reports.html.power_drawing import SHEET, pictures
 from rackproof.reports.rows import findings, gaps
 from rackproof.reports.words import failing, headline, unknown, visible, waived
 
@@ -111,6 +112,8 @@ def _context(record: Record, judgement: Judgement) -> dict[str, Any]:
         "more_problems": max(len(judgement.problems) - MOST_PROBLEMS, 0),
         "cases": facts.cases(judgement.diagnoses),
         "racks": drawings(record.head, judgement),
+        "power": pictures(record, judgement),
+        "drawn": SHEET,
         "failed": findings(failed),
         "held": findings(held),
         "unknown": gaps(unread),

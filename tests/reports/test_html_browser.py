@@ -7,13 +7,14 @@ import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import websocket
 
-from rackproof.harness.model import Event
+from rackproof.harness.model import Event, Measurement
 from rackproof.reports.html.render import render
 from rackproof.reports.render import report as render_form
 
@@ -274,3 +275,27 @@ def test_the_page_of_a_drill_is_drawn_and_fits(browser, drill_run, tmp_path, evi
     assert browser.value(f"{shown}.every(box => box.right <= innerWidth)")
     assert browser.value("getComputedStyle(document.querySelector('.steps')).fill") == "none"
     assert not [event for event in browser.events if event["method"] == "Log.entryAdded"]
+
+
+@pytest.mark.parametrize("pixels", [320, 420, 1200])
+def test_the_picture_of_a_power_step_fits_its_screen(browser, run_of, case, tmp_path, pixels):
+    waves = [{"f": 1.0, "t": [0.1, 0.3, 0.6, 0.9], "raw": [9e4, 1e5, 2e4, 1e4],
+              "mains": [6e4, 7e4, 6e4, None]}]  # fmt: skip
+    body = {"edge": {"t": [0.0, 0.05], "raw": [1e4, 9e4], "mains": [5e4, 6e4]}, "waves": waves,
+            "lines": {"raw": [[1.0, 5e4]], "mains": [[1.0, 2e4]]},
+            "looks": {"t": [0.0, 9.0], "charge": [0.5, 0.6], "strain": [0, 0.2]}}  # fmt: skip
+    text = json.dumps(body)
+    made, judgement = run_of(case())
+    seen = Measurement("power.step", "rack0/power", "power.step.trace", text, "text")
+    path = tmp_path / "report.html"
+    made = replace(made, seen=[*made.seen, seen])
+    path.write_text(render(made, judgement, fingerprint="ab" * 32, name="run"), "utf-8")
+    browser.width(pixels)
+    browser.open(path.as_uri())
+    assert browser.value("document.documentElement.scrollWidth <= innerWidth")
+    boxes = "[...document.querySelectorAll('.chart > svg')].map(s => s.getBoundingClientRect())"
+    assert browser.value(f"{boxes}.length") == 4
+    assert browser.value(f"{boxes}.every(box => box.width > 250 && box.right <= innerWidth)")
+    assert browser.value("getComputedStyle(document.querySelector('.firm path')).fill") == "none"
+    assert browser.value("getComputedStyle(document.querySelector('.firm path')).stroke") != "none"
+    assert not [event for event in browser.events if event.get("method") == "Log.entryAdded"]
