@@ -108,8 +108,9 @@ class AirAssisted(_Liquid):
 
     @property
     def capacity(self) -> float:
-        """The heat that the pods that are left take away, W."""
-        return self._pod * math.floor(self.pods * self.flow + _NEAR)
+        """The heat that the pods that are left take away, W: one at least while coolant flows."""
+        left = math.floor(self.pods * self.flow + _NEAR)
+        return self._pod * (max(1, left) if self.flow > 0.0 else 0)
 
 
 class FacilityLoop(_Liquid):

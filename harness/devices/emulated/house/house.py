@@ -24,6 +24,7 @@ from rackproof.harness.devices.emulated.house.ledger import Ledger, Record, Stat
 from rackproof.harness.devices.emulated.house.parameters import Parameters
 from rackproof.harness.devices.emulated.house.plan import plan
 from rackproof.harness.devices.emulated.house.sheet import Sheet
+from rackproof.harness.devices.emulated.house.stores import StoreRating
 from rackproof.harness.devices.emulated.identity import birth
 from rackproof.harness.errors import SpecError, nearest
 from rackproof.harness.power.zone import Array, Meters
@@ -250,6 +251,11 @@ class PowerHouse:
         """The feeds whose breakers have tripped."""
         pairs = zip(self.layout.feeds, self.feeds.breakers, strict=True)
         return [feed for feed, breaker in pairs if breaker.tripped]
+
+    @property
+    def ratings(self) -> dict[str, StoreRating]:
+        """What each store can do, by its subject, in the order of `stores`."""
+        return {name: store.rating for name, store in self.feeds.stores.items()}
 
     def take(self) -> list[Record]:
         """Return the records since the last take, one for each full 0.1 s."""

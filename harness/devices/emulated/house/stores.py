@@ -8,8 +8,9 @@ smooths a load, `give` follows what is asked of it (a battery whose mains are go
     energy       dE/dt = -P_out / eta where it gives, -P_out eta where it takes
     taking over  P_out goes to what is asked by no more than P_rate in each `reaction`
 
-Without the recentring term k_p the losses pull a store down to empty, where it stays. To flatten a
-square swing dP of period T and duty d takes the energy dP d (1 - d) T.
+A store never gives more than the load takes: nothing is fed back to the side upstream. Without
+the recentring term k_p the losses pull a store down to empty, where it stays. To flatten a square
+swing dP of period T and duty d takes the energy dP d (1 - d) T.
 """
 
 import math
@@ -104,6 +105,7 @@ class Store:
                 want = -most
             power += lag * (want - power)
             if power > 0.0:
+                power = min(power, watt)
                 if power * out_of > energy:
                     power = energy / out_of
                 energy -= power * out_of

@@ -26,8 +26,9 @@ from rackproof.harness.power.zone import Array
 
 BUS_LOW, BATTERY_CARRIES, BATTERY_RESTS = "bus-low", "bbu-carries", "bbu-rests"
 RIDES_THROUGH, GPU_RESET = "psu-rides-through", "gpu-reset"
-RESERVE_S = 0.5
-"""A battery with less than this left is watched closely."""
+RESERVE_S, SAFE = 0.5, 0.5
+"""A battery with less than so many seconds at the rating, or a hold-up with less than such a share
+of itself left, is watched closely."""
 SPARED = 0.98
 """Share of what a feed may draw up to which a battery is charged: assumed."""
 _NEAR = 1e-6
@@ -109,9 +110,9 @@ class Supply:
             return True
         if not self._engaged and self.mains >= self.inlet.input and self._hold >= self._full:
             return True
-        if self.bbu is None or not self._carried or self._hold < (1.0 - _NEAR) * self._full:
+        if self.bbu is None or not self._carried or self._hold < SAFE * self._full:
             return False
-        return self.bbu.energy > RESERVE_S * self.rack.rated and self._walked in {0.0, 1.0}
+        return self.bbu.energy > RESERVE_S * self.rack.rated
 
     def lose(self, shelf: int) -> None:
         """Lose one supply of a shelf for good."""

@@ -41,7 +41,8 @@ def test_what_is_over_the_capacity_warms_the_loop_and_is_worked_off(kind):
 @pytest.mark.parametrize(
     ("kind", "share", "kw"),
     [("flc", 1.0, 110.0), ("flc", 0.5, 55.0), ("flc", 0.0, 0.0),
-     ("aalc", 1.0, 120.0), ("aalc", 0.5, 60.0), ("aalc", 0.49, 40.0), ("aalc", 0.0, 0.0)],
+     ("aalc", 1.0, 120.0), ("aalc", 0.5, 60.0), ("aalc", 0.49, 40.0), ("aalc", 0.1, 20.0),
+     ("aalc", 0.0, 0.0)],
 )  # fmt: skip
 def test_lost_pumps_cost_an_flc_its_share_and_an_aalc_whole_pods(kind, share, kw):
     loop = part(kind)

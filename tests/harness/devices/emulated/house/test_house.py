@@ -78,6 +78,13 @@ def test_what_the_stores_gave_is_the_difference_of_load_and_what_is_seen(make):
             assert difference == pytest.approx(out["site/power/bess"], abs=1e-3)
 
 
+def test_its_stores_are_those_of_its_file(make):
+    assert make("hgx-h100").stores == ()
+    ratings = make("gb300-nvl72").ratings
+    assert list(ratings) == ["site/power/bess", "rack0/power/bbu", "rack0/power/cbu"]
+    assert ratings["rack0/power/cbu"].energy == 4700.0
+
+
 @pytest.mark.parametrize("field", ["limit_requested_mw", "limit_out_of_band_mw"])
 def test_a_limit_in_band_or_out_of_band_is_kept(make, field):
     house = make()

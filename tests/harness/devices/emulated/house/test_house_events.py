@@ -171,11 +171,11 @@ def test_without_coolant_the_gpus_are_held_at_their_slowdown(make):
     assert house.meter().limit[3] == pytest.approx(1.05 * FULL_TOY)
 
 
-@pytest.mark.parametrize("cooling", ["aalc", "flc"])
-def test_under_the_load_that_its_cooling_states_nobody_is_slowed_down(make, cooling):
+@pytest.mark.parametrize(("cooling", "share"), [("aalc", 0.25), ("flc", 0.4)])
+def test_under_the_load_that_its_cooling_states_nobody_is_slowed_down(make, cooling, share):
     house = make(cooling=cooling)
     run(house, 10.0, 1.0)
-    house.pumps("rack0", 0.4)
+    house.pumps("rack0", share)
     stated = house.meter().limit[3]
     assert stated < FULL_TOY
     cap(house, max(200.0, (stated - 2000.0) / 8))

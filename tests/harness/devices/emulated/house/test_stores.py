@@ -63,6 +63,14 @@ def test_it_never_gives_more_than_its_rating():
     assert np.abs(load - seen).max() <= 500.0 + 1e-9
 
 
+def test_nothing_is_fed_back_when_the_load_goes_away():
+    store = Store(rating(reaction=0.18, smooth=1.0))
+    store.run(np.full(10, 1000.0), DT)
+    store.run(np.full(400, 5000.0), DT)
+    assert store.power > 1000.0
+    assert store.run(np.full(400, 500.0), DT).min() >= 0.0
+
+
 @pytest.mark.parametrize("charge", [0.0, 0.5, 1.0])
 def test_its_energy_stays_within_its_size_and_is_conserved(charge):
     store = Store(rating(energy=100.0, efficiency=0.9), charge)
