@@ -39,6 +39,11 @@ class Asks:
         self._under = np.zeros(shape.gpus, np.intp)
         self._fresh = True
 
+    def follow(self, sample: Sample) -> None:
+        """Take the limits that others set as ours: we only advise."""
+        self.asked = np.where(np.isfinite(sample.current), sample.current, self.asked)
+        self._before = self.asked
+
     def see(self, sample: Sample) -> tuple[Flags, Flags]:
         """Compare limits with what was asked; return who newly refuses, and whom others capped."""
         current, requested = sample.current, sample.requested

@@ -51,9 +51,10 @@ class Bands:
     def excess(self, outlook: Outlook, limit: Array, hurried: Flags) -> Array:
         """Return the W that each feed must shed; 0 where it is not over its upper band.
 
-        What is not sure of the outlook starts no cut, or little of it where a feed is `hurried`. Once the iterations of a dimmed job are stretched, a window no longer holds whole ones and ripples: what a longer
-        one does not bear out within the ripple is none, and a cut after a cut goes less far. A feed
-        that has calmed down beside its target is trimmed.
+        What is not sure of the outlook starts no cut, or little of it where a feed is `hurried`.
+        Once the iterations of a dimmed job are stretched, a window no longer holds whole ones and
+        ripples: what a longer one does not bear out within the ripple is none, and a cut after a
+        cut goes less far. A feed that has calmed down beside its target is trimmed.
         """
         settings = self._settings
         bound = np.isfinite(limit)

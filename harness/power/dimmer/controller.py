@@ -29,6 +29,8 @@ from rackproof.harness.power.zone import Array, Bounds, Layout, Places, Sample
 
 PACES = ("by the normal ramp", "by the urgent ramp", "at once")
 NEAR_W = 0.5
+SHORT = 0.005
+"""Of a limit: a target that is missed by less is met."""
 
 
 class Dimmer:
@@ -153,6 +155,8 @@ class Dimmer:
             self._past.forget()
             self._bad[:] = self._past.now
         seen = self._trust.look(sample, seconds)
+        if self.settings.advises:
+            self._asks.follow(sample)
         refuses, lower = self._asks.see(sample)
         self._tell_gpus(told, "refused", refuses, "refused a cap: counted as not cappable")
         self._tell_gpus(told, "foreign-cap", lower, "capped by another hand, which is respected")
@@ -247,7 +251,10 @@ class Dimmer:
             self._at = np.maximum(self._at, self._goal)
             self._pace[lower] = 0
             self._starts[lower] = np.nan
-        short = found.unmet > 1.0 + 0.005 * np.where(np.isfinite(limit), limit, 0.0)
+        # What is missing to a contract is told by the controller that gave it.
+        own = np.minimum(self._limits.own, self._limits.stated)
+        spared = np.where(np.isfinite(own), self.settings.target * (own - limit), np.inf)
+        short = found.unmet - np.where(excess > 0.0, spared, 0.0) > 1.0 + SHORT * limit
         told.feeds("alarm", names, short & ~bands.short,
                    "cannot come under its limit: {unmet:.0f} W over the target remain with every"
                    " job at its floor", {"unmet": found.unmet, "limit": limit})  # fmt: skip
@@ -299,10 +306,11 @@ class Dimmer:
         self._paces = np.zeros(self._shape.feeds, np.intp)
         if model is None or outlook is None or not down.any():
             return
-        cells = self._shape.cell_job
         rest = self._past.power(self._at) - self._past.power(self._judged)
         over = outlook.coming + rest - self._limits.lowest()
-        slope = self._shape.cells_up(np.where(down[cells], model.slope(self._at[cells]), 0.0))
+        gap = self._shape.beneath(np.where(down, self._at - self._goal, 0.0))
+        falls = self._past.power(self._at) - self._past.power(self._goal)
+        slope = np.divide(falls, gap, out=np.zeros_like(falls), where=gap > NEAR_W)
         paces = np.maximum(pace(self._way(sample, over, slope), self.settings), self._told_pace)
         self._paces = np.where(over > 0.0, paces, NORMAL)
         if self.settings.advises:

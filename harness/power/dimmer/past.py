@@ -29,8 +29,8 @@ class Outlook:
 
     `spread` is how far the caps moved it within the window, W; `blurred` marks feeds below which a
     cap moved of a job whose iterations are too short to see how high it draws: what is coming is a
-    guess until the window holds one cap. `calm` is the mean of a longer window in which no cap moved (NaN: one did), and `ready`
-    says whether the window is full.
+    guess until the window holds one cap. `calm` is the mean of a longer window in which no cap
+    moved (NaN: one did), and `ready` says whether the window is full.
     """
 
     mean: Array
