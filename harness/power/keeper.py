@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -181,6 +182,19 @@ class Keeper:
     ) -> None:
         """End it."""
         self.close()
+
+
+def recover(assignment: Assignment) -> tuple[str, ...]:
+    """Put back what a killed controller of this rack left changed; return what there is to say.
+
+    At once: whoever has to let go slowly starts a controller that adopts. Raises DrillError where a
+    controller runs, or a limit cannot be put back.
+    """
+    with Keeper.start(replace(assignment, adopt=False)) as keeper:
+        stopped = keeper.stop()
+        if stopped.problem:
+            raise DrillError(stopped.problem)
+        return keeper.said
 
 
 def _told(meters: Meters) -> Object:

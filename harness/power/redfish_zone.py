@@ -8,6 +8,7 @@ ends in time: what has not answered by then is NaN.
 """
 
 import contextlib
+import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from rackproof.harness.devices.redfish import Access, Service
 from rackproof.harness.devices.redfish_power import Knob, Set
 from rackproof.harness.errors import DeviceError, NotPresent
 from rackproof.harness.journal import Change, Journal, state_folder
+from rackproof.harness.power.lock import RackLock
 from rackproof.harness.power.zone import Array, Bounds, Layout, Meter, Sample
 
 SETTING = "power.limit.out-of-band"
@@ -58,7 +60,8 @@ class RedfishZone:
     def __init__(self, board: Board, layout: Layout, meter: Meter) -> None:
         """Find all GPUs, and put back what a killed controller left, which `said` tells.
 
-        Raises DeviceError where it is not clear which GPU is which.
+        Raises DeviceError where it is not clear which GPU is which, and DrillError where another
+        controller sets their limits.
         """
         self.layout = layout
         self.clock = board.clock
@@ -69,6 +72,7 @@ class RedfishZone:
         self._names = [knob.uuid or subject for (_, knob), subject in pairs]
         self._ours: dict[str, float] = {}  # what is in force by our doing, by name
         folder = board.folder or state_folder() / "out-of-band"
+        self._lock = RackLock([folder / "locks" / _plain(name) for name in sorted(self._names)])
         self._journal = Journal(folder, self._put, listens=False)
         self.said = self._journal.recover()
         self._last = self.clock.now()
@@ -229,6 +233,13 @@ class RedfishZone:
             return f"{self.changed} limits could not be put back: {error}"
         return ""
 
+    def close(self) -> str:
+        """Put everything back and let the GPUs go to another controller; returns as `restore`."""
+        try:
+            return self.restore()
+        finally:
+            self._lock.close()
+
     def _put(self, change: Change) -> None:
         """Put one limit back, unless somebody else has set another one since."""
         if change.uuid not in self._names:
@@ -249,6 +260,11 @@ class RedfishZone:
         if abs(held.current - change.was) > CLOSE_W:
             msg = f"{change.uuid}: reads {held.current:g} W after {change.was:g} W were asked for"
             raise DeviceError(msg)
+
+
+def _plain(name: str) -> str:
+    """Return a file's name for whatever a controller calls a GPU."""
+    return f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.lock"
 
 
 def _within(watts: float, own: Set) -> float:

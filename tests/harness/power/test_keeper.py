@@ -21,7 +21,7 @@ from rackproof.harness.devices.emulated.driver_state import Flag
 from rackproof.harness.errors import DrillError
 from rackproof.harness.launch import processes
 from rackproof.harness.power.dimmer import Settings
-from rackproof.harness.power.keeper import Keeper
+from rackproof.harness.power.keeper import Keeper, recover
 from rackproof.harness.spec import load
 
 GPUS, HIGH, FEED = 8, 700.0, "rack0/power"
@@ -141,6 +141,16 @@ def test_one_that_adopts_lets_nothing_go_and_still_puts_back_what_was_before(nod
     assert third.stop().problem == ""
     assert elsewhere(node) == [HIGH] * GPUS
     assert node.files() == []
+
+
+def test_recover_puts_back_at_once_and_leaves_no_process(node):
+    keeper = node.dimmed()
+    with pytest.raises(DrillError, match=f"pid {keeper.pid}"):
+        recover(node.assignment())
+    keeper.kill()
+    assert len(recover(node.assignment())) == 4
+    assert elsewhere(node) == [HIGH] * GPUS
+    assert recover(node.assignment()) == ()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

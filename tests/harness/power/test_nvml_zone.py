@@ -222,6 +222,13 @@ def test_a_limit_that_is_in_force_already_is_not_set_again(rack, monkeypatch):
     assert rack.zone.ask(np.full(GPUS, 300.0)).tolist() == [300.0] * GPUS
 
 
+def test_a_driver_that_ignores_is_read_back_as_it_is(rack, monkeypatch):
+    monkeypatch.setattr("pynvml.nvmlDeviceSetPowerManagementLimit", lambda *_: None)
+    assert rack.zone.ask(np.full(GPUS, 300.0)).tolist() == [HIGH] * GPUS
+    assert rack.zone.problems == {}
+    assert rack.zone.restore() == ""
+
+
 # --- attaching -----------------------------------------------------------------------------------
 def test_a_gpu_that_is_not_there_says_so_to_every_call(rack):
     uuids = {**uuids_of(rack.bench), "a": None, "b": "GPU-of-nobody"}
