@@ -273,6 +273,10 @@ class PowerHouse:
             limit=np.array([self._carries(place) for place in range(len(breakers))]),
         )
 
+    def carries(self, feed: str) -> float:
+        """Return what a feed states that it carries now, W, as `meter` does."""
+        return self._carries(self.feeds.place(feed))
+
     def _carries(self, place: int) -> float:
         """Return what a feed states that it carries now, W.
 

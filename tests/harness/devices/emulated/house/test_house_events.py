@@ -156,6 +156,7 @@ def test_without_coolant_the_gpus_are_held_at_their_slowdown(make):
     house.pumps("rack0", 0.0)
     stated = house.meter().limit[3]
     assert 2000.0 < stated < 0.4 * FULL_TOY
+    assert house.carries("rack0/power") == stated
     begin = house.clock.now()
     while not house.bank.throttled.any() and house.clock.now() < begin + 60.0:
         run(house, 0.5)
