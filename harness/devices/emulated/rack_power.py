@@ -10,6 +10,7 @@ that begins a burn is settled. Every GPU has a time of its own; the rack is as f
 is furthest, and one that is behind goes on as it was.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -20,6 +21,7 @@ from rackproof.harness.devices.emulated.house.breaker import Breaker, Curve
 from rackproof.harness.devices.emulated.house.parameters import shipped
 from rackproof.harness.devices.emulated.house.plan import RackPlan, plan
 from rackproof.harness.devices.emulated.house.stores import Store
+from rackproof.harness.devices.emulated.trail import Segment, Trail
 from rackproof.harness.errors import SpecError, Unsupported
 from rackproof.harness.model import Value
 from rackproof.harness.spec import RackSpec
@@ -93,13 +95,18 @@ class RackPower(Part):
 
     def _pass(self, count: int) -> None:
         """Let so many ticks pass."""
-        load = np.full(count, self._built.fixed)
-        after = self._ticks * TICK_S
+        load, alike = np.full(count, self._built.fixed), Counter[tuple[Segment, ...]]()
+        first: dict[tuple[Segment, ...], tuple[Trail, float]] = {}
         for gpu, begun in zip(self._gpus, self._begun, strict=True):
-            trail = gpu.die.trail
+            trail, after = gpu.die.trail, begun + self._ticks * TICK_S
             if trail is not None:
-                load += trail.watts(begun + after, TICK_S, count)
-                trail.forget(begun + after + count * TICK_S)
+                trail.forget(after)
+                shape = trail.shape(after)
+                alike[shape] += 1  # GPUs in step draw the same, and are worked out once
+                first.setdefault(shape, (trail, after))
+        for shape, many in alike.items():
+            trail, after = first[shape]
+            load += many * trail.watts(after, TICK_S, count)
         seen = load if self.store is None else self.store.run(load, TICK_S)
         self.breaker.run(seen, TICK_S)
         self.watts = float(seen[-1])

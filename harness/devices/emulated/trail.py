@@ -59,13 +59,19 @@ class Trail:
                 at = until
         return found
 
+    def shape(self, begun: float) -> tuple[Segment, ...]:
+        """Return the pieces as seen from `begun`, by which GPUs that did the same are alike."""
+        return tuple(
+            (round(at - begun, 7), round(end, 7), round(a, 6), b, round(c, 6), round(d, 6))
+            for at, end, a, b, c, d in self._segments
+        )
+
     def forget(self, before: float) -> None:
         """Let go of the pieces that ended by then; the last one stays."""
-        keep = next(
-            (n for n, s in enumerate(self._segments) if s[0] + s[1] > before),
-            len(self._segments) - 1,
-        )
-        del self._segments[:keep]
+        kept, last = 0, len(self._segments) - 1
+        while kept < last and self._segments[kept][0] + self._segments[kept][1] <= before:
+            kept += 1
+        del self._segments[:kept]
 
 
 def _curve(segment: Segment, first: float, step: float, count: int) -> Array:
