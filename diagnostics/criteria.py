@@ -25,8 +25,6 @@ _STEP: Mapping[str, str] = {
     "xid.count": "PS9",
     "ecc.corrected.delta": "PS9",
     "ecc.uncorrected.delta": "PS9",
-    "power.step.recoveries": "PS9",
-    "power.step.differ": "PS9",
     "thermal.margin": "PS10",
     "power.store.charge": "PS11",
 }
