@@ -140,11 +140,15 @@ class Keeper:
         self._child.wait()
 
     def close(self, within: float = STOP_S) -> None:
-        """End its input, so that it puts everything back and goes; more calls do nothing."""
+        """End its input, so that it puts everything back and goes; more calls do nothing.
+
+        One that is stopped is let go on for it; one that does not go in time is killed.
+        """
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+        self._child.send_signal(signal.SIGCONT)
         try:
             self._child.wait(within)
         except subprocess.TimeoutExpired:

@@ -1,6 +1,7 @@
 """An emulated node whose state lies in a file, and what a controller of its power is given."""
 
-import time
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,14 @@ from rackproof.harness.power.zone import TOP, Layout, Meters
 from rackproof.harness.spec import load
 
 GPUS, HIGH, LOW, FIXED = 8, 700.0, 200.0, 2000.0
+LOOK = """
+import sys
+from pathlib import Path
+from rackproof.harness.devices.attached import Source, attach
+rack = attach(Source(Path(sys.argv[1]), Path(sys.argv[2])), {u: u for u in sys.argv[3:]})
+for telemetry in rack.telemetry.values():
+    print(telemetry.power_limits().requested)
+"""
 
 
 class Node:
@@ -84,15 +93,16 @@ class Node:
     def requested(self) -> np.ndarray:
         return self.rows["limit_requested_mw"] / 1e3
 
+    def elsewhere(self) -> list[float]:
+        """Return the requested limits as another process reads them through NVML."""
+        source = source_of(self.bench)
+        uuids = filter(None, uuids_of(self.bench).values())
+        words = [sys.executable, "-c", LOOK, str(source.library), str(source.state), *uuids]
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+        return [float(line) for line in done.stdout.split()]
+
     def files(self) -> list[Path]:
         return list(self.journal.glob("*.jsonl"))
-
-    def awaits(self, condition: object, within: float = 30.0) -> None:
-        """Wait until something holds that another process brings about."""
-        deadline = time.monotonic() + within
-        while not condition():
-            assert time.monotonic() < deadline, "it does not come about"
-            time.sleep(0.005)
 
     def close(self) -> None:
         for keeper in self.keepers:
