@@ -26,6 +26,7 @@ from rackproof.reports.drill_words import (
     WORDS,
     expectations,
     headline,
+    of_power,
     proven,
     run_of,
     told,
@@ -51,7 +52,7 @@ class Watching:
         self._began = 0.0
         self._steps = self._step = 0
         self._course = ""
-        self._hit, self._back = math.inf, False
+        self._hit, self._back, self._power = math.inf, False, False
         self._lines = 0
 
     def __enter__(self) -> Self:
@@ -71,7 +72,7 @@ class Watching:
     def begins(self, head: Head) -> None:
         """Say what is started, what will be broken, what must hold."""
         page = self._page
-        self._steps = head.steps
+        self._steps, self._power = head.steps, bool(head.expected.power)
         page.line(f"{head.drill} on {head.source.upper()} rack {head.rack}, seed {head.seed}",
                   style="bold")  # fmt: skip
         command = head.plan.get("command")
@@ -82,6 +83,8 @@ class Watching:
         if seats:
             more = f" and {len(seats) - 4} more" if len(seats) > 4 else ""  # noqa: PLR2004
             page.line(f"placed: {', '.join(seats[:4])}{more}", hang="    ")
+        if self._power:
+            page.line("its seconds are virtual: they pass faster than those of this machine")
         page.line("what must hold:")
         for text in expectations(head):
             page.line(text, indent="  - ", hang="    ")
@@ -112,7 +115,7 @@ class Watching:
         word, text = WORDS.get(what.kind, ""), told(what)
         if what.kind == "injected":
             self._hit = min(self._hit, what.at)
-        if what.kind == "step" and what.at > self._hit and not self._back:
+        if what.kind == "step" and what.at > self._hit and not self._back and not self._power:
             word, text = self._resumed(what)
         if word and what.at >= self._hit and self._lines < SHOWN:
             self._lines += 1
@@ -173,12 +176,13 @@ def conclusion(body: Mapping[str, Any], record: DrillRecord, file: TextIO) -> No
 def _claims(page: Page, body: Mapping[str, Any]) -> None:
     """Write every claim that was to be judged; those that do not apply are only counted."""
     page.title("Claims")
+    wide = 21 if of_power(body) else 16
     for claim in body["claims"]:
         verdict = claim["verdict"]
         if verdict == "SKIP":
             continue
-        text = f"{verdict:<8} {claim['id']:<16} {claim['message']}"
-        page.line(text, indent="  ", hang=" " * 28, style=STYLES.get(verdict, ""))
+        text = f"{verdict:<8} {claim['id']:<{wide}} {claim['message']}"
+        page.line(text, indent="  ", hang=" " * (12 + wide), style=STYLES.get(verdict, ""))
     left = sum(1 for claim in body["claims"] if claim["verdict"] == "SKIP")
     if left:
         page.line(
@@ -187,11 +191,13 @@ def _claims(page: Page, body: Mapping[str, Any]) -> None:
 
 
 def _timeline(page: Page, body: Mapping[str, Any]) -> None:
-    page.title("Timeline")
-    entries = body["timeline"]
+    power = of_power(body)
+    page.title("Timeline, in virtual seconds" if power else "Timeline")
+    entries, wide = body["timeline"], 24 if power else 15
     for entry in entries[:SHOWN]:
-        step = f"step {entry['step']}" if "step" in entry else ""
-        page.line(f"{entry['at']:8.2f} s  {entry['what']:<15} {step}".rstrip())
+        about = entry.get("member", "") if power else ""
+        step = f"step {entry['step']}" if "step" in entry else about
+        page.line(f"{entry['at']:8.2f} s  {entry['what']:<{wide}} {step}".rstrip())
     if len(entries) > SHOWN:
         page.line(f"and {len(entries) - SHOWN} more", indent="  ")
     if not entries:
@@ -204,7 +210,7 @@ def _timeline(page: Page, body: Mapping[str, Any]) -> None:
 
 
 def _ledger(page: Page, body: Mapping[str, Any]) -> None:
-    page.title("Ledger")
+    page.title("Ledger, of virtual time" if of_power(body) else "Ledger")
     for name, share in body["ledger"].items():
         if not isinstance(share, int | float) or isinstance(share, bool):
             continue

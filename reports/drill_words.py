@@ -41,12 +41,37 @@ WORDS: Mapping[str, str] = {
 }
 """The timeline's word for a kind of happening; in brackets, what explains it."""
 NOTHING = "fault-fired: nothing was injected"
+POWER = (
+    "power-record", "DD1 no trip", "DD13 sag", "DD8 stores", "cooling", "DD2 in time", "DD4 ramps",
+    "DD9 lost telemetry", "DD10 priority", "DD3 settles", "six-steps", "DD11 put back",
+    "DD12 negative control",
+)  # fmt: skip
+"""Claims of a power drill: they lead, since training can only feel what power did."""
+FELT = ("DD5 training", "DD6 throughput", "DD7 spread")
+"""What training felt of it, after the claims of the run itself."""
+CRITERIA: Mapping[str, str] = {
+    "DD1": "no breaker trips, and no trip integral comes above 0.25",
+    "DD2": "the load is under a new limit in 1, 10, 20 or 60 s, by how it may be cut",
+    "DD3": "it settles in 0.93 to 0.97 of the limit, and does not hunt",
+    "DD4": "no cap moves faster than configured, down or up",
+    "DD5": "training never exits, and takes the same steps, bit for bit",
+    "DD6": "it loses less throughput than its GPUs save power",
+    "DD7": "the spread of its ranks' times grows by 5 % at most",
+    "DD8": "stores stay within their ratings, a battery ends at a half at least",
+    "DD9": "lost telemetry raises the alarm, and never a cap",
+    "DD10": "a job is cut only where those of lower priority are at their floors",
+    "DD11": "every limit is what it was afterwards, also after the controller was killed",
+    "DD12": "without the Dimmer the same event trips the breaker",
+    "DD13": "a short sag moves no load, a battery carries a longer one within 4 ms",
+    "cooling": "no GPU comes near its slowdown temperature",
+}
 ROOTS = (
     "undisturbed",
-    "fault-fired", "processes", "steps", "digests", "restores", "reached", "survived", "detected",
+    "fault-fired", *POWER,
+    "processes", "steps", "digests", "restores", "reached", "survived", "detected",
     "isolated", "evicted", "diagnosis", "kinds", "timeline", "restarts", "lost-steps",
     "budget detect", "budget resume", "passed-over", "quarantine", "checkpoints", "samples",
-    "final-state", "clean-runs", "determinism", "fault-free", "replay", "no-process-left",
+    "final-state", "clean-runs", "determinism", "fault-free", "replay", *FELT, "no-process-left",
 )  # fmt: skip
 """Claims, the nearest to the root first: what a run did wrong before what then came too late."""
 LEDGER: Mapping[str, str] = {
@@ -59,6 +84,11 @@ LEDGER: Mapping[str, str] = {
     "degraded": "going on with less than all replicas",
     "dimmed": "at less than full power",
 }
+
+
+def of_power(body: Mapping[str, Any]) -> bool:
+    """Say whether a drill was one of the power zone: its seconds are virtual."""
+    return any(claim["id"] == POWER[0] and claim["verdict"] != "SKIP" for claim in body["claims"])
 
 
 def proven(body: Mapping[str, Any]) -> str:
@@ -126,6 +156,8 @@ def headline(body: Mapping[str, Any]) -> str:
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         why = reasons[0] if reasons else "nothing could be judged"
         return f"{body['drill']}: {why}{more}; shown: {proven(body)}"
+    if of_power(body):
+        return _dimmed(body)
     after = resumed_after(body)
     text = f"{body['drill']}: {proven(body)}{_no_more(body)}"
     text += f"; resumed {after:.2f} s after the fault" if after is not None else ";"
@@ -136,11 +168,23 @@ def headline(body: Mapping[str, Any]) -> str:
     return text
 
 
+def _dimmed(body: Mapping[str, Any]) -> str:
+    """Return the sentence of a power drill that held."""
+    trip = next((c for c in body["claims"] if c["id"] == "DD1 no trip"), {"message": ""})
+    held = trip["message"].partition("; ")[0] or "no trip"
+    same = "bit-identical" if body.get("proof") == "L4" else f"shown {proven(body)}"
+    text = f"{body['drill']}: {held}; training {same}{_no_more(body)} over"
+    text += f" {counted(body['steps']['committed'], 'step')}"
+    share = body["ledger"].get("dimmed")
+    return text if share is None else f"{text}; dimmed {share:.1%} of its time"
+
+
 def expectations(head: Head) -> list[str]:
     """Return in words what must hold."""
     wanted = head.expected
     found = [f"{wanted.proof}: {PROOFS[wanted.proof]}"]
     found.append(_restarts(wanted))
+    found += [f"{name}: {CRITERIA.get(name, 'is held')}" for name in wanted.power]
     if wanted.timeline:
         found.append(f"seen, in this order: {', '.join(wanted.timeline)}")
     if wanted.absent:

@@ -69,7 +69,16 @@ def no_trip(record: PowerRecord, *, due: bool) -> Claim:
     untrue = [
         doubt for w in windows(record) if w.event.what == "limit" if (doubt := _odd(record, w))
     ]
-    return unknown(name, some(untrue), AGAIN) if untrue else holds(name, said)
+    if untrue:
+        return unknown(name, some(untrue), AGAIN)
+    return holds(name, f"no trip{_levels(record)}; {said}")
+
+
+def _levels(record: PowerRecord) -> str:
+    """Return in words how far limits fell below the load, as they were set in truth."""
+    cuts = {round(100.0 * (1.0 - w.event.watts / w.event.steady)) for w in windows(record)
+            if w.event.steady > 0.0 and w.event.watts > 0.0}  # fmt: skip
+    return f" at {', '.join(f'-{cut} %' for cut in sorted(cuts))}" if cuts else ""
 
 
 def _odd(record: PowerRecord, window: Window) -> str:

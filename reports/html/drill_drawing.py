@@ -6,8 +6,8 @@ text of a picture that is scaled down cannot be read.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rackproof.diagnostics.recovery.record import Course, DrillRecord
@@ -19,6 +19,9 @@ MOST_TICKS = 1500  # of one lane; more would only be one bar
 LEAD = "coordinator"
 HEIGHT = 190  # of the steps
 LANE = 22
+LETTER = 6.7  # the width of a letter of a strong text, on the average
+FIRST = ("fault", "overload-detected")
+"""With what the words of a timeline begin."""
 MARKS: Mapping[str, str] = {
     "lost": "lost",
     "isolated": "isolated",
@@ -43,9 +46,13 @@ class Scale:
 
     def ticks(self, most: int) -> list[tuple[float, str]]:
         """Return a few round moments with their labels."""
+        return [(x, f"{at:g} s") for x, at in self.values(most)]
+
+    def values(self, most: int) -> list[tuple[float, float]]:
+        """Return a few round values with where they lie."""
         step = _round_step(self.seconds / most)
         count = int(self.seconds / step + 1e-9)
-        return [(self.x(n * step), f"{n * step:g} s") for n in range(count + 1)]
+        return [(self.x(n * step), n * step) for n in range(count + 1)]
 
 
 def _round_step(least: float) -> float:
@@ -112,7 +119,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """The recovery after one fault."""
+    """The recovery after one fault; `name` is what the drill calls it."""
 
     width: int
     height: int
@@ -120,6 +127,7 @@ class Recovery:
     right: float
     times: tuple[tuple[float, str], ...]
     moments: tuple[Moment, ...]
+    name: str = ""
 
 
 def _number(what: Happening) -> int:
@@ -314,20 +322,27 @@ def _said(what: Happening, course: Course) -> str:
     return f"{text}{f' ({about})' if about else ''} at {what.at - course.began:.2f} s"
 
 
-def recoveries(body: Mapping[str, Any], width: int) -> list[Recovery]:
-    """Return a drawing for each fault of the timeline, the words after it in their order."""
+def recoveries(
+    body: Mapping[str, Any], width: int, named: Callable[[float], str] = lambda _: ""
+) -> list[Recovery]:
+    """Return a drawing for each fault of the timeline, the words after it in their order.
+
+    `named` gives the name of what began at a moment.
+    """
     groups: list[list[Mapping[str, Any]]] = []
     for entry in body["timeline"]:
-        if entry["what"] == "fault" or not groups:
+        if entry["what"] in FIRST or not groups:
             groups.append([])
         groups[-1].append(entry)
-    return [_recovery(group, width) for group in groups if len(group) > 1]
+    drawn = [group for group in groups if len(group) > 1]
+    return [replace(_recovery(group, width), name=named(group[0]["at"])) for group in drawn]
 
 
 def _recovery(group: Sequence[Mapping[str, Any]], width: int) -> Recovery:
     first = group[0]["at"]
     seconds = max(group[-1]["at"] - first, 1e-3)
-    left = 150.0 if width > NARROW else 112.0
+    longest = max(len(str(entry["what"])) for entry in group)
+    left = max(150.0 if width > NARROW else 112.0, LETTER * min(longest, 26) + 8.0)
     scale = Scale(seconds * 1.02, left, width - (96.0 if width > NARROW else 70.0))
     moments, before = [], 0.0
     for number, entry in enumerate(group):

@@ -10,12 +10,15 @@ from typing import Any
 
 from markupsafe import Markup
 
+from rackproof.diagnostics.power import record as power
 from rackproof.diagnostics.recovery.record import PROOFS, DrillRecord, Fact
 from rackproof.reports import drill_words as words
+from rackproof.reports.html.dimming_drawing import name_of, pictures
 from rackproof.reports.html.drawing import MARKS
 from rackproof.reports.html.drill_drawing import (
     NARROW,
     WIDE,
+    Recovery,
     drawing,
     members,
     recoveries,
@@ -99,6 +102,12 @@ def _figures(body: Mapping[str, Any]) -> list[dict[str, str]]:
     def seconds(value: Any) -> str:
         return f"{value:.3g} s" if isinstance(value, int | float) else "not known"
 
+    if words.of_power(body):
+        wall = body.get("wall") or {}
+        return [
+            {"label": "Virtual time of training", "value": seconds(wall.get("seconds"))},
+            {"label": "A step at full power", "value": seconds(wall.get("step"))},
+        ]
     young = body.get("young_daly")
     young = young if isinstance(young, Mapping) else {}
     ettr = body.get("ettr")
@@ -172,7 +181,8 @@ def _hits(record: DrillRecord) -> list[dict[str, str]]:
 
 def render(body: Mapping[str, Any], record: DrillRecord, *, fingerprint: str, name: str) -> str:
     """Return the whole page. `fingerprint` is the record's sha256, `name` that of the run."""
-    style = asset("style.css") + "\n" + asset("drill.css")
+    style = "\n".join(asset(name) for name in ("style.css", "drill.css", "dimming.css"))
+    zone = power.read(record.facts) if words.of_power(body) else None
     source = record.head.source
     problems = [*record.problems]
     drawings = [drawn for width in (WIDE, NARROW) if (drawn := drawing(record, width))]
@@ -190,7 +200,9 @@ def render(body: Mapping[str, Any], record: DrillRecord, *, fingerprint: str, na
             ladder=rungs(body, record),
             expectations=words.expectations(record.head),
             drawings=drawings,
-            recoveries=[recoveries(body, width) for width in (WIDE, NARROW)],
+            recoveries=[_recoveries(body, zone, width) for width in (WIDE, NARROW)],
+            power=[] if zone is None else [pictures(zone, width) for width in (WIDE, NARROW)],
+            virtual=zone is not None,
             shares=shares(body),
             figures=_figures(body),
             steps=body["steps"],
@@ -210,6 +222,15 @@ def render(body: Mapping[str, Any], record: DrillRecord, *, fingerprint: str, na
             check_command=CHECK_COMMAND,
         )
     )
+
+
+def _recoveries(
+    body: Mapping[str, Any], zone: power.PowerRecord | None, width: int
+) -> list[Recovery]:
+    """Return the recoveries; those of a power drill have the names of its sub-drills."""
+    if zone is None:
+        return recoveries(body, width)
+    return recoveries(body, width, lambda at: name_of(zone, at))
 
 
 def _courses(record: DrillRecord) -> list[dict[str, str]]:

@@ -17,7 +17,7 @@ from rackproof.reports import render
 from rackproof.reports.drill import Watching, conclusion
 from rackproof.reports.drill_forms import as_json
 from rackproof.reports.drill_read import fingerprint, read_drill
-from rackproof.reports.drill_words import PROOFS, ROOTS, headline
+from rackproof.reports.drill_words import FELT, POWER, PROOFS, ROOTS, headline
 from rackproof.reports.html.drill_drawing import (
     NARROW,
     WIDE,
@@ -278,4 +278,4 @@ def test_a_run_that_began_again_from_nothing_is_called_so():
 def test_every_claim_has_its_place_in_it(run):
     body, _ = body_of(run)
     own = {c["id"] for c in body["claims"] if not c["id"].startswith("proof ")}
-    assert own - {"events"} == set(ROOTS)
+    assert own - {"events"} == set(ROOTS) - {*POWER, *FELT}

@@ -17,6 +17,7 @@ import websocket
 from rackproof.harness.model import Event, Measurement
 from rackproof.reports.html.render import render
 from rackproof.reports.render import report as render_form
+from tests.diagnostics.power.drill import drill, recorded, write
 
 # None of these calls home: no updates, no sync, no component that asks a server for anything.
 FLAGS = """
@@ -299,3 +300,24 @@ def test_the_picture_of_a_power_step_fits_its_screen(browser, run_of, case, tmp_
     assert browser.value("getComputedStyle(document.querySelector('.firm path')).fill") == "none"
     assert browser.value("getComputedStyle(document.querySelector('.firm path')).stroke") != "none"
     assert not [event for event in browser.events if event.get("method") == "Log.entryAdded"]
+
+
+@pytest.mark.parametrize("pixels", [320, 420, 1200])
+def test_the_page_of_a_power_drill_is_drawn_and_fits(browser, tmp_path, pixels) -> None:
+    run = write(tmp_path / "run", recorded(*drill(("limit -20 %", "sag"))))
+    path = render_form(run, "html", None)
+    browser.width(pixels)
+    browser.open(path.as_uri())
+    assert browser.value("document.documentElement.scrollWidth <= innerWidth")
+    boxes = "[...document.querySelectorAll('.dimming svg[role=img]')]"
+    boxes += ".map(s => s.getBoundingClientRect()).filter(box => box.width > 200)"
+    assert browser.value(f"{boxes}.length") == 3  # rack, row and site
+    assert browser.value(f"{boxes}.every(box => box.right <= innerWidth)")
+    style = "getComputedStyle(document.querySelector('.dimming .p-{}'))"
+    assert browser.value(f"{style.format('one')}.fill") == "none"
+    assert browser.value(f"{style.format('one')}.stroke") != "none"
+    assert browser.value(f"{style.format('band')}.fill") != "none"
+    texts = "[...document.querySelectorAll('.dimming text')].map(t => t.getBoundingClientRect())"
+    shown = f"{texts}.filter(box => box.width)"
+    assert browser.value(f"{shown}.every(box => box.left >= 0 && box.right <= innerWidth)")
+    assert not [event for event in browser.events if event["method"] == "Log.entryAdded"]
