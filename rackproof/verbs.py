@@ -1,23 +1,16 @@
-"""The verbs: parse, call, print. Nothing is measured or judged here.
+"""The verbs: parse, call, print. Nothing is measured or judged here; door.py gives exit codes."""
 
-Exit codes: 0 PASS, 1 FAIL, 2 usage, 3 UNKNOWN; 130, 143 and 129 interrupted. With --json one object
-goes to stdout and everything else to stderr; a person's mistake gets one line, and no traceback.
-"""
-
-import json
 import os
-import signal
 import sys
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any
 
 import click
 
 import rackproof
-from rackproof.harness.errors import DeviceError, RackproofError
+from rackproof.door import Door, speak
 from rackproof.options import (
     Number,
-    Verb,
     as_json_option,
     commas,
     node_option,
@@ -25,11 +18,8 @@ from rackproof.options import (
     rack_and_command,
     run_options,
     seed_option,
-    typed_before_command,
 )
-from rackproof.reports.outlet import Outlet
 
-USAGE, UNKNOWN = 2, 3
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 NOT_OF_PROBE = {
     **dict.fromkeys(("level", "budget", "lasting", "retest_budget")),
@@ -37,70 +27,6 @@ NOT_OF_PROBE = {
     "resume": False,
     "workers": 1,
 }
-
-
-class Stopped(click.Abort):
-    """A verb was interrupted by the signal `number`."""
-
-    def __init__(self, number: int) -> None:
-        """Keep the number."""
-        super().__init__()
-        self.number = number
-
-
-class Door(click.Group):
-    """The command group: turns our errors into one line and an exit code."""
-
-    command_class = Verb
-
-    def main(self, *args: Any, **extra: Any) -> Any:
-        """Run, and end with the exit code; output that nobody takes does not change it."""
-        outlet = Outlet(sys.stdout)
-        sys.stdout = cast("TextIO", outlet)
-        code = self._code(*args, **{**extra, "standalone_mode": False})
-        if outlet.trouble:
-            click.echo(f"rackproof: {outlet.trouble}: the answer was not delivered", err=True)
-            code = code or UNKNOWN
-        sys.exit(code)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb; an interruption keeps its number, and costs no empty line."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt as stop:
-            raise Stopped(getattr(stop, "number", signal.SIGINT)) from stop
-
-    def _code(self, *args: Any, **extra: Any) -> int:
-        as_json = "--json" in typed_before_command()
-        try:
-            code = super().main(*args, **extra)
-        except click.exceptions.Exit as stop:
-            return stop.exit_code
-        except (click.Abort, KeyboardInterrupt) as stop:
-            _complain("interrupted", as_json=as_json)
-            return 128 + int(getattr(stop, "number", signal.SIGINT))
-        except click.ClickException as error:
-            _complain(error.format_message(), as_json=as_json)
-            return USAGE
-        except DeviceError as error:
-            _complain(str(error), as_json=as_json, verdict="UNKNOWN")
-            return UNKNOWN
-        except RackproofError as error:
-            _complain(str(error), as_json=as_json)
-            return USAGE
-        return code if isinstance(code, int) else 0
-
-
-def _complain(message: str, *, as_json: bool, verdict: str | None = None) -> None:
-    prefix = f"{verdict}: " if verdict else ""
-    click.echo(f"rackproof: {prefix}{message}", err=True)
-    if as_json:
-        body = {"schema": "rackproof.error/1", "error": message}
-        click.echo(json.dumps({**body, "verdict": verdict} if verdict else body))
-
-
-def _speak(body: dict[str, Any]) -> None:
-    click.echo(json.dumps(body, indent=1, ensure_ascii=True))
 
 
 @click.group(cls=Door, context_settings={"help_option_names": ["-h", "--help"]})
@@ -164,7 +90,7 @@ def burn(**given: Any) -> int:
 
     if given.pop("power_cap"):
         given["allowed"] += ("power.cap",)
-    return launch.run("burn", given, _speak)
+    return launch.run("burn", given, speak)
 
 
 @main.command()
@@ -173,7 +99,7 @@ def probe(**given: Any) -> int:
     """Read RACK without load, in seconds, and judge what it says."""
     from rackproof.fixtures import launch  # noqa: PLC0415
 
-    return launch.run("probe", {**given, **NOT_OF_PROBE}, _speak)
+    return launch.run("probe", {**given, **NOT_OF_PROBE}, speak)
 
 
 @main.command()
@@ -188,7 +114,7 @@ def qualify(**given: Any) -> int:
     """Plant every kind of fault into the emulated RACK and print what the burns make of it."""
     from rackproof.fixtures import qualify as verb  # noqa: PLC0415
 
-    return verb.run(given, _speak)
+    return verb.run(given, speak)
 
 
 @main.command()
@@ -208,7 +134,7 @@ def diagnose(
     if form:
         click.echo(handover.text(form, handover.of_files(body, handover.renames(nodes))), nl=False)
     elif as_json:
-        _speak(body)
+        speak(body)
     else:
         terminal.diagnosis_conclusion(body, sys.stdout)
     return code
@@ -226,7 +152,7 @@ def evaluate_classifier(**given: Any) -> int:
         os.environ.setdefault(name, "1")
     from rackproof.fixtures import evaluate  # noqa: PLC0415
 
-    return evaluate.run(given, _speak)
+    return evaluate.run(given, speak)
 
 
 @main.command(context_settings={"ignore_unknown_options": False})
@@ -271,7 +197,7 @@ def drill(*, name: str, rest: tuple[str, ...], **given: Any) -> int:
     from rackproof.fixtures import drill as verb  # noqa: PLC0415
 
     rack, command = rack_and_command(rest)
-    return verb.run({**given, "name": name, "rack": rack, "command": command}, _speak)
+    return verb.run({**given, "name": name, "rack": rack, "command": command}, speak)
 
 
 @main.command()
@@ -285,7 +211,7 @@ def compare(old: str, new: str, *, as_json: bool) -> int:
 
     body, code = two.compared(Path(old), Path(new))
     if as_json:
-        _speak(body)
+        speak(body)
     else:
         comparison.comparison(body, sys.stdout)
     return code
@@ -317,9 +243,30 @@ def spares(runs: tuple[str, ...], *, as_json: bool, **wanted: Any) -> int:
 
     body, code = verb.spares([Path(run) for run in runs], verb.Wanted(**wanted))
     if as_json:
-        _speak(dict(body))
+        speak(dict(body))
     else:
         told.spares(body, sys.stdout)
+    return code
+
+
+@main.command()
+@click.option("--gpus", type=int, default=100_000, show_default=True, metavar="N")
+@click.option(
+    "--event", default="demand-response", show_default=True, metavar="demand-response|none"
+)
+@click.option("--cut", type=Number(), default=0.2, show_default=True, help="share of the load")
+@seed_option
+@as_json_option
+def campus(*, as_json: bool, **asked: Any) -> int:
+    """Simulate a campus of GPUs under its Dimmers, and say what an event costs it."""
+    from rackproof.fixtures import campus as verb  # noqa: PLC0415
+    from rackproof.reports import campus as told  # noqa: PLC0415
+
+    body, code = verb.run(verb.Asked(**asked), told.Watching(sys.stderr if as_json else sys.stdout))
+    if as_json:
+        speak(dict(body))
+    else:
+        told.campus(body, sys.stdout)
     return code
 
 
@@ -341,7 +288,7 @@ def report(run: str, form: str, out: str | None, nodes: tuple[str, ...], *, as_j
 
     path = render.report(Path(run), form, out, nodes)
     if as_json:
-        _speak({"schema": "rackproof.report/1", "form": form, "path": str(path) if path else "-"})
+        speak({"schema": "rackproof.report/1", "form": form, "path": str(path) if path else "-"})
     elif path:
         click.echo(str(path))
     return 0
@@ -356,7 +303,7 @@ def list_(what: str, *, as_json: bool) -> int:
 
     items = catalogue.items(what)
     if as_json:
-        _speak({"items": items})
+        speak({"items": items})
     else:
         width = max((len(item["name"]) for item in items), default=0)
         for item in items:

@@ -2,8 +2,8 @@
 
 An upper Dimmer looks at every level once in 9 s and gives the racks contracts; a leaf Dimmer keeps
 each rack under its own, once in 3 s. Both are the code that serves one rack. The leaf stands for
-the controllers of all racks at once: a job that spans racks keeps one cap. In: how many GPUs, an event,
-a seed. Out: a frozen `Campus`, whose goodput is held against the same time undimmed.
+the controllers of all racks at once: a job that spans racks keeps one cap. In: how many GPUs, an
+event, a seed. Out: a frozen `Campus`, whose goodput is held against the same time undimmed.
 """
 
 from collections.abc import Callable

@@ -116,14 +116,17 @@ class CampusHouse:
 
     def _trip_in(self, net: Array) -> Array:
         over = np.maximum(net / self.limit - 1.0, 0.0)
-        whole = np.divide(self._k, over**self._a, out=np.full_like(over, np.inf), where=over > 0.0)
-        return np.asarray(np.maximum(1.0 - self.strain, 0.0) * whole)
+        left = self._k * np.maximum(1.0 - self.strain, 0.0)
+        found = np.full_like(over, np.inf)
+        np.divide(left, over**self._a, out=found, where=over > 0.0)
+        return found
 
     def _strain(self, net: Array, seconds: float) -> None:
         """Integrate ``dt / t_trip`` above the limit; below, let it decay."""
         over = np.maximum(net / self.limit - 1.0, 0.0)
         cooled = self.strain * np.exp(-seconds / figure("breaker", "decay"))
-        self.strain = np.where(over > 0.0, self.strain + seconds * over**self._a / self._k, cooled)
+        strained = np.minimum(self.strain + seconds * over**self._a / self._k, TRIPS)
+        self.strain = np.where(over > 0.0, strained, cooled)
         self.tripped |= self.strain >= TRIPS
 
     def sample(self, at: float, seconds: float, cycle: Cycle) -> Sample:

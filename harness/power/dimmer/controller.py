@@ -62,9 +62,6 @@ class Dimmer:
         self._force = self._judged = self._at.copy()
         self._ramping = np.zeros(self._shape.jobs, bool)
         self._pace = np.zeros(self._shape.jobs, np.intp)
-        self._jitter = jitters(layout.feeds, seed, settings.jitter)
-        first = np.searchsorted(self._shape.cell_job, np.arange(self._shape.jobs))
-        self._late = self._jitter[self._shape.cell_feed[first]]
         self._starts = np.full(self._shape.jobs, np.nan)
         self._bad = np.full(feeds, -np.inf)
         self._held = np.zeros(feeds, bool)
@@ -72,13 +69,18 @@ class Dimmer:
         self._ac = np.ones(feeds, bool)
         self._paces = self._told_pace = np.zeros(feeds, np.intp)
         self._idle = settings.idle * self._asks.top
-        bridges = [settings.bridges.get(feed) for feed in layout.feeds]
-        self._energy = np.array([np.inf if b is None else b.energy for b in bridges])
-        self._power = np.array([np.inf if b is None else b.power for b in bridges])
+        self._late = self._lateness(seed)
+        self._energy, self._power = _stores(layout, settings)
         self._outlook: Outlook | None = None
         self._bands.dimmed |= self._shape.beneath(self._ceiling - self._at) > NEAR_W
         self._pending: list[tuple[str, str, str, float]] = []
         self._asked = np.full(self._shape.gpus, np.nan)
+
+    def _lateness(self, seed: int) -> Array:
+        """Return by how many s each job begins to rise late: as the first of its racks does."""
+        drawn = jitters(self.layout.feeds, seed, self.settings.jitter)
+        first = np.searchsorted(self._shape.cell_job, np.arange(self._shape.jobs))
+        return drawn[self._shape.cell_feed[first]]
 
     # --- what others say -----------------------------------------------------------------------
     def limit(self, feed: str, watts: float | None, *, at: float, why: str) -> None:
@@ -353,6 +355,14 @@ class Dimmer:
         owned = which & (self._shape.job_of != NOBODY)
         counts = np.bincount(self._shape.job_of[owned], minlength=self._shape.jobs)
         told.jobs(what, self._names, counts, text)
+
+
+def _stores(layout: Layout, settings: Settings) -> tuple[Array, Array]:
+    """Return J and W of each feed's stores; inf where none are stated: they set no bound."""
+    bridges = [settings.bridges.get(feed) for feed in layout.feeds]
+    energy = [np.inf if bridge is None else bridge.energy for bridge in bridges]
+    power = [np.inf if bridge is None else bridge.power for bridge in bridges]
+    return np.array(energy), np.array(power)
 
 
 def _hurry(sample: Sample) -> Array:
