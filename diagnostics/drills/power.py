@@ -8,6 +8,7 @@ virtual.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from random import Random
 
 from rackproof.diagnostics.drills.base import Drill, Least, PowerZone, Stage
 from rackproof.diagnostics.recovery.record import Expected
@@ -31,13 +32,18 @@ BLIND_SHARE = 0.4
 COOLANT_LEFT = 0.5
 SAGS = ((0.7, 0.020), (0.7, 0.300))
 """Depth, and seconds: the first is the supplies' own affair, the second a battery's."""
-ALWAYS = ("DD1", "DD2", "DD4", "DD5", "DD8", "DD10", "DD11")
+CRITERIA = (*(f"DD{number}" for number in range(1, 14)), "cooling")
+ALWAYS = ("DD1", "DD4", "DD5", "DD8", "DD11")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One piece of a drill: what is done, how long it takes at most, and what it shows."""
+    """One piece of a drill: its name in the record, what is done, how long it takes, what it shows.
 
+    Seconds are those at most; `shows` are criteria that only it shows.
+    """
+
+    name: str
     hold: Callable[[PowerZone], None]
     seconds: float
     shows: tuple[str, ...] = ()
@@ -50,7 +56,7 @@ def _lowered(name: str, cut: float) -> Part:
         zone.lift()
         zone.recover()
 
-    return Part(hold, HOLD_S + RECOVER_S, ("DD2", "DD3", "DD6", "DD7"))
+    return Part(name, hold, HOLD_S + RECOVER_S, ("DD2", "DD3", "DD6", "DD7", "DD10"))
 
 
 def _on_battery(zone: PowerZone) -> None:
@@ -104,14 +110,58 @@ def _killed(zone: PowerZone) -> None:
     zone.recover()
 
 
+def drawn(draw: Random) -> Part:
+    """Return an event of drawn size and times, which may begin before the last one is got over."""
+    name, cut = f"drawn {draw.getrandbits(32):08x}", draw.uniform(0.05, 0.4)
+    held_for, rest = draw.uniform(10.0, 40.0), draw.uniform(5.0, 30.0)
+    kind = draw.choices(("limit", "ac", "ramp", "sag"), (0.6, 0.15, 0.15, 0.1))[0]
+    blind = draw.random() < BLINDED
+    share = draw.uniform(0.1, 1.0)
+
+    def hold(zone: PowerZone) -> None:
+        if kind == "sag":
+            zone.sag(name, draw.uniform(0.5, 0.9), draw.choice((0.01, 0.02, 0.1, 1.0)))
+        elif kind == "ac":
+            zone.lose_ac(name, cut)
+        elif kind == "ramp":
+            zone.ramp(name, cut, round(held_for / 2.0))
+        else:
+            zone.limit(name, cut)
+        if blind:
+            zone.run(held_for / 4.0)
+            zone.lose_sensors(share)
+        zone.run(held_for)
+        if blind:
+            zone.return_sensors()
+        if kind == "ac":
+            zone.return_ac()
+        elif kind != "sag":
+            zone.lift()
+        zone.run(rest)
+
+    return Part(name, hold, 2.0 * held_for + rest)
+
+
+def random_events(seed: int, count: int) -> Drill:
+    """Return a drill of so many drawn events: no trip, no cap left behind, the same bits."""
+    draw = Random(f"power events {seed}")
+    parts = tuple(drawn(draw) for _ in range(count))
+    name = "power-random"
+    return _drill(
+        name, f"{count} drawn events", *parts, Part("", lambda zone: zone.recover(), RECOVER_S)
+    )
+
+
+BLINDED = 0.3
+"""Share of drawn events in which sensors are lost as well."""
 LIMIT_20, LIMIT_40 = _lowered("limit -20 %", SMALL), _lowered("limit -40 %", LARGE)
-AC = Part(_on_battery, BATTERY_S + RECOVER_S)
-SAG = Part(_sags, 16.0, ("DD13",))
-RAMP = Part(_ramped, HOLD_S + RECOVER_S)
-BLIND = Part(_blind, HOLD_S + BLIND_S + RECOVER_S, ("DD9",))
-KILL = Part(_killed, HOLD_S + 15.0 + RECOVER_S)
-WARM = Part(_warm, HOLD_S + RECOVER_S, ("cooling",))
-CONTROL = Part(lambda zone: zone.control(SMALL), 0.0, ("DD12",))
+AC = Part("ac-loss", _on_battery, BATTERY_S + RECOVER_S, ("DD2", "DD10"))
+SAG = Part("sag", _sags, 16.0, ("DD13",))
+RAMP = Part("utility-ramp", _ramped, HOLD_S + RECOVER_S, ("DD10",))
+BLIND = Part("sensor-loss", _blind, HOLD_S + BLIND_S + RECOVER_S, ("DD9",))
+KILL = Part("controller-killed", _killed, HOLD_S + 15.0 + RECOVER_S)
+WARM = Part("coolant-loss", _warm, HOLD_S + RECOVER_S, ("cooling",))
+CONTROL = Part("control", lambda zone: zone.control(SMALL), 0.0, ("DD12",))
 
 
 def _plan(parts: tuple[Part, ...]) -> Plan:
@@ -123,8 +173,9 @@ def _plan(parts: tuple[Part, ...]) -> Plan:
 def held(stage: Stage, parts: tuple[Part, ...]) -> None:
     """Hold the parts of a drill, one after the other, on one training run."""
     plan = stage.sized(_plan(parts))
-    shown = sorted({*ALWAYS, *(each for part in parts for each in part.shows)})
-    stage.expect(Expected(proof="L4", power=tuple(shown)))
+    shown = {*ALWAYS, *(each for part in parts for each in part.shows)}
+    due = [each for each in CRITERIA if each in shown] + [part.name for part in parts if part.name]
+    stage.expect(Expected(proof="L4", power=tuple(due)))
     stage.clean(plan)
     with stage.run(replace(plan, gate=1)) as job, stage.power(job) as zone:
         zone.run(SETTLE_S + stage.draw.uniform(0.0, STEP_S))

@@ -4,11 +4,14 @@ from random import Random
 
 import pytest
 
-from rackproof.diagnostics.drills.table import DRILLS
+from rackproof.diagnostics.drills import power
+from rackproof.diagnostics.drills.table import DRILLS as ALL
 from rackproof.fixtures.drill import hold, rack_of
 from rackproof.fixtures.stage import Asked, Silence
 
 SEED = 11
+DRILLS = {name: each for name, each in ALL.items() if each not in power.DRILLS}
+"""Those of the power zone are held in test_power_drills.py."""
 SOME = frozenset(Random(SEED).sample(sorted(DRILLS), 8))
 """Drills that are held at their least size each time; the others where there is time."""
 

@@ -120,13 +120,13 @@ def test_real_gpus_are_touched_only_with_leave(outcomes, command, tmp_path):
     found, said = outcomes(REAL, "--rack", "local", "--rack-out", "a", inside=inside, env=home)
     assert found == {"test_looks": "error", "test_after": "passed"}
     assert "allow it: --rack-allow power.cap" in said
-    assert not list((tmp_path / "state").rglob("*.lock"))
+    assert not (tmp_path / "state" / "rackproof" / "controllers").exists()
     words = ("--rack", "local", "--rack-out", "b", "--rack-allow", "power.cap", "-s")
     found, said = outcomes(REAL, *words, inside=inside, env=home)
     assert set(found.values()) == {"passed"}, said
     assert "AFTER 700.0" in said
-    assert list((tmp_path / "state").rglob("GPU-*.lock"))
-    assert not list((tmp_path / "state").rglob("*.jsonl"))
+    assert (tmp_path / "state" / "rackproof" / "controllers").exists()
+    assert not list((tmp_path / "state").rglob("*.*"))
 
 
 @pytest.mark.parametrize(
