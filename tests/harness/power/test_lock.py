@@ -3,6 +3,7 @@
 Children hold locks as controllers do, and are killed.
 """
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -46,7 +47,7 @@ def test_the_second_is_refused_and_told_who_has_it(tmp_path):
     assert f"runs already (pid {child.pid})" in str(caught.value)
     with RackLock([file]):  # its holder was killed
         assert file.read_text() == str(os.getpid())
-    assert file.read_text() == ""
+    assert not file.exists()
 
 
 def test_two_controllers_that_share_one_gpu_are_one_too_many(tmp_path):
@@ -79,17 +80,39 @@ def test_where_a_racks_locks_lie(tmp_path, monkeypatch):
     assert places(Source(Path("lib"), tmp_path / "other" / "driver.state"), []) == beside
 
 
-def test_a_rack_in_memory_has_one_place_whatever_it_is_called(tmp_path, monkeypatch):
+def test_a_rack_in_memory_is_its_own_lock_and_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     memory, other = (os.memfd_create("rack") for _ in range(2))
+    os.write(memory, b"state")
+    name = Path(f"/proc/{os.getpid()}/fd/{memory}")
     try:
-        names = [Path(f"/proc/{who}/fd/{memory}") for who in ("self", os.getpid())]
-        found = [places(Source(Path("lib"), name), ["GPU-1"]) for name in names]
-        assert found[0] == found[1]
-        assert found[0] != places(Source(Path("lib"), Path(f"/proc/self/fd/{other}")), ["GPU-1"])
-        assert found[0][0].is_relative_to(tmp_path)
+        (place,) = places(Source(Path("lib"), name), ["GPU-1"])
+        with holder(place) as child, pytest.raises(DrillError) as caught:
+            RackLock([place])
+        assert f"runs already (pid {child.pid})" in str(caught.value)
+        with RackLock([place]), RackLock([Path(f"/proc/self/fd/{other}")]):
+            assert os.pread(memory, 100, 0) == b"state"
+        assert os.pread(memory, 100, 0) == b"state"
+        assert list(tmp_path.iterdir()) == []
     finally:
         os.close(memory)
         os.close(other)
-    with pytest.raises(DrillError, match="cannot be found"):
-        places(Source(Path("lib"), names[0]), [])
+    with pytest.raises(DrillError, match="left alone"):
+        RackLock([name])
+
+
+def test_a_lock_that_is_taken_away_while_it_is_opened_is_opened_again(tmp_path, monkeypatch):
+    file, real, goes = tmp_path / "rack.lock", fcntl.flock, [True, True]
+
+    def flock(descriptor, how):
+        if goes.pop() if goes else False:
+            file.unlink()
+        return real(descriptor, how)
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with RackLock([file]) as held:
+        assert os.path.samestat(os.fstat(held._open[0][0]), file.stat())
+        assert file.read_text() == str(os.getpid())
+    goes += [True] * 100
+    with pytest.raises(DrillError, match="too fast"):
+        RackLock([file])
