@@ -111,6 +111,15 @@ def test_without_mains_the_battery_rides_its_240_s_and_then_the_gpus_are_gone():
     assert words(shelves)[:2] == ["bus-low", "bbu-carries"]
 
 
+@pytest.mark.parametrize(("charge", "calm"), [(1.0, True), (0.1, True), (0.001, False)])
+def test_a_battery_that_is_nearly_empty_is_watched_closely(charge, calm):
+    shelves = supply(charge=charge)
+    shelves.mains = 0.0
+    assert run(shelves, 100e3, 0.05).max() == 0.0
+    assert words(shelves) == ["bus-low", "bbu-carries"]
+    assert shelves.calm is calm
+
+
 def test_when_the_mains_are_back_it_is_charged_at_a_bounded_rate():
     shelves = supply(charge=0.5)
     shelves.mains = 0.0

@@ -71,6 +71,20 @@ def test_one_capped_rank_holds_all_and_the_spread_shows_it(make):
     assert after.spread > before.spread + 0.1
 
 
+def test_a_rank_that_waits_has_moved_its_memory_first(make):
+    house = make(power="")
+    cap(house, 500.0, 0)
+    jobs = Workload(house, [work(communication=0.0, u_memory=1.0, u_communication=0.0)])
+    ends, joules = [], []
+    while len(ends) < 2:
+        if jobs.advance(0.01):
+            ends.append(house.clock.now())
+            joules.append(house.bank.energy[1])
+    idle, busy = house.bank.idle[1], 1.2 / house.bank.makeup.spread[1] + 0.3
+    due = idle * (ends[1] - ends[0]) + (1400.0 - idle) * busy
+    assert joules[1] - joules[0] == pytest.approx(due, rel=0.02)
+
+
 def test_power_follows_the_phases(make):
     house = make(power="")
     jobs = Workload(house, [work(u_memory=0.5, u_communication=0.2)])
