@@ -182,10 +182,8 @@ def _hits(record: DrillRecord) -> list[dict[str, str]]:
 def render(body: Mapping[str, Any], record: DrillRecord, *, fingerprint: str, name: str) -> str:
     """Return the whole page. `fingerprint` is the record's sha256, `name` that of the run."""
     style = "\n".join(asset(name) for name in ("style.css", "drill.css", "dimming.css"))
-    zone = power.read(record.facts) if words.of_power(body) else None
     source = record.head.source
     problems = [*record.problems]
-    drawings = [drawn for width in (WIDE, NARROW) if (drawn := drawing(record, width))]
     return (
         environment()
         .get_template("drill.html.j2")
@@ -199,10 +197,7 @@ def render(body: Mapping[str, Any], record: DrillRecord, *, fingerprint: str, na
             marks=MARKS,
             ladder=rungs(body, record),
             expectations=words.expectations(record.head),
-            drawings=drawings,
-            recoveries=[_recoveries(body, zone, width) for width in (WIDE, NARROW)],
-            power=[] if zone is None else [pictures(zone, width) for width in (WIDE, NARROW)],
-            virtual=zone is not None,
+            **_drawn(body, record),
             shares=shares(body),
             figures=_figures(body),
             steps=body["steps"],
@@ -222,6 +217,18 @@ def render(body: Mapping[str, Any], record: DrillRecord, *, fingerprint: str, na
             check_command=CHECK_COMMAND,
         )
     )
+
+
+def _drawn(body: Mapping[str, Any], record: DrillRecord) -> dict[str, Any]:
+    """Return all drawings of the page, each for a wide and a narrow one."""
+    zone = power.read(record.facts) if words.of_power(body) else None
+    widths = (WIDE, NARROW)
+    return {
+        "drawings": [drawn for width in widths if (drawn := drawing(record, width))],
+        "recoveries": [_recoveries(body, zone, width) for width in widths],
+        "power": [] if zone is None else [pictures(zone, width) for width in widths],
+        "virtual": zone is not None,
+    }
 
 
 def _recoveries(
