@@ -85,6 +85,17 @@ def test_a_rank_that_waits_has_moved_its_memory_first(make):
     assert joules[1] - joules[0] == pytest.approx(due, rel=0.02)
 
 
+def test_a_load_lasts_as_long_as_its_compute(make):
+    house = make(power="")
+    jobs = Workload(house, [work(u_memory=0.0, u_communication=0.0)])
+    energy = house.bank.energy.copy()
+    steps = jobs.advance(40.0)
+    idle, spread = house.bank.idle, house.bank.makeup.spread
+    busy = (house.bank.energy - energy - idle * 40.0) / (1400.0 - idle)
+    last = min(1.2, 40.0 - steps[-1].end)  # of a step that has only begun
+    assert busy == pytest.approx((len(steps) * 1.2 + last) / spread, abs=len(steps) * 0.012)
+
+
 def test_power_follows_the_phases(make):
     house = make(power="")
     jobs = Workload(house, [work(u_memory=0.5, u_communication=0.2)])
