@@ -24,7 +24,8 @@ INPUT, CHARGE, STRAIN = "power.rack.input", "power.store.charge", "power.breaker
 FAST_HZ = 5.0  # from here on a store for iteration times has to flatten a wave (PS8)
 RAW = ("power.step.line", "power.step.ramp")
 MAINS = ("power.step.mains.line", "power.step.mains.ramp")
-STORE = ("power.step.mains.left", CHARGE)
+LEFT = "power.step.mains.left"
+STORE = (LEFT, CHARGE)
 TRACE = "power.step.trace"
 Look = tuple[float, float, float, float]
 """Seconds after the start, W that the mains see, charge, strain; NaN where one was not read."""
@@ -74,9 +75,11 @@ class RackShown:
     def note(self, notes: Run) -> None:
         """Write what it showed."""
         subject, meter = self.meter.subject, self.meter
+        notes.read(CHARGE, self._charge, subject)
+        notes.read(STRAIN, self._strain, subject)
         if not self.whole:
             error = DeviceError("not all GPUs of the rack were loaded, and seen, to the end")
-            for metric in (*RAW, *MAINS, *STORE):
+            for metric in (*RAW, *MAINS, LEFT):
                 notes.miss(metric, error, subject)
             return
         raw, mains = self._raw_lines(), tried(self._mains_lines)
@@ -89,9 +92,7 @@ class RackShown:
         else:
             _note_line(notes, "power.step.mains", mains, subject)
             notes.note("power.step.mains.ramp", fastest([_rise(meter.edges)]) / 1e3, subject)
-        notes.read("power.step.mains.left", self._left, subject)
-        notes.read(CHARGE, self._charge, subject)
-        notes.read(STRAIN, self._strain, subject)
+        notes.read(LEFT, self._left, subject)
         notes.note(TRACE, self._picture(raw, mains), subject)
 
     @property

@@ -13,9 +13,9 @@ two halves give what the whole gives.
     speed        (share / asked share) ^ gamma
     no coolant   the node takes in the coolant that stands in its plate: more C, and a high R
 
-Marks: [s] read in a public source, [c] computed in a prototype, [a] our assumption. Not modelled:
-stores, shelves and breakers between the GPUs and the mains, leakage that grows with heat, and the
-shutdown of a die that cannot be held at its slowdown temperature.
+Marks: [s] read in a public source, [c] computed in a prototype, [a] our assumption. What stands
+between the GPUs and the mains is rack_power.py's. Not modelled: leakage that grows with heat, and
+the shutdown of a die that cannot be held at its slowdown temperature.
 """
 
 import math
