@@ -65,8 +65,9 @@ def main() -> None:
     multiple=True,
     callback=commas,
     metavar="ID,…",
-    help="burns that may change settings of real GPUs (power.cap: the power limit) and put them"
-    " back; without it they are UNKNOWN and nothing is touched. Emulated racks need no leave",
+    help="burns that may change settings of real GPUs (power.cap: the power limit; power.smoothing)"
+    " and put them back; without it they are UNKNOWN and nothing is touched. Emulated racks need"
+    " no leave",
 )
 @click.option(
     "--allow-power-cap",
