@@ -26,6 +26,7 @@ from rackproof.reports.html.power_traces import (
 WIDTH, HEIGHT = 340, 200
 LEFT, RIGHT, TOP, BASE = 44.0, 332.0, 12.0, 170.0
 SHEET = {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": RIGHT, "top": TOP, "base": BASE}
+OVER, UNDER = 4.0, 13.0  # of a line across: where the foot of its text stands
 KILO = 1e3
 SHOWN_HZ = (0.1, 0.5, 2.0, 5.0)  # of a rack's waves; the spectrum has them all
 MOST_RACKS = 16
@@ -57,7 +58,10 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One chart: `xs`, `ys` are its ticks, `rules` lines across with a text, `band` from y to y."""
+    """One chart: `xs` and `ys` are its ticks.
+
+    `rules` are lines across: where, where their text stands, the text; `band` goes from y to y.
+    """
 
     title: str
     said: str
@@ -66,7 +70,7 @@ class Chart:
     xs: tuple[tuple[float, str], ...]
     ys: tuple[tuple[float, str], ...]
     curves: tuple[Curve, ...]
-    rules: tuple[tuple[float, str], ...] = ()
+    rules: tuple[tuple[float, float, str], ...] = ()
     band: tuple[float, float, str] | None = None
 
 
@@ -161,7 +165,7 @@ def _wave(
         {key: tuple(own[n] for n in order) for key, own in wave.series.values.items()},
     )
     x, y = _Axis(0.0, period, LEFT, RIGHT), _power(folded.values.values(), unit)
-    rules = () if floor is None else ((y.at(floor), f"floor {floor:,.0f} W"),)
+    rules = () if floor is None else ((y.at(floor), y.at(floor) + UNDER, f"floor {floor:,.0f} W"),)
     title = f"{wave.frequency:g} Hz" + (f", {word}" if word else "")
     yield Chart(
         title,
@@ -188,7 +192,10 @@ def _spectrum(trace: RackTrace, limits: dict[str, Limit]) -> Iterable[Chart]:
             stems = [(round(x.at(hertz) + aside, 1), y.at(watts)) for hertz, watts in lines]
             path = "".join(f"M{at} {BASE}V{up}" for at, up in stems)
             curves.append(Curve(NAMES[name], name in FIRM, path, tuple(stems)))
-    rules = tuple((y.at(watts), f"limit {watts / KILO:.4g} kW") for watts in dict.fromkeys(high))
+    rules = tuple(
+        (y.at(watts), y.at(watts) - OVER, f"limit {watts / KILO:.4g} kW")
+        for watts in dict.fromkeys(high)
+    )
     yield Chart(
         "Lines of the spectrum",
         "Largest line at each frequency from 0.1 to 20 Hz, of the GPUs and of what the mains see",

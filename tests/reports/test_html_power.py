@@ -64,7 +64,7 @@ def test_a_run_shows_all_that_was_asked_for(record):
     assert {curve.name for chart in shown[1].charts for curve in chart.curves} == {
         "instantaneous sensor", "averaging sensor",
     }  # fmt: skip
-    assert shown[2].charts[0].rules[0][1] == "floor 1,120 W"
+    assert shown[2].charts[0].rules[0][2] == "floor 1,120 W"
     assert [curve.firm for curve in shown[2].charts[0].curves] == [False, True]
 
 
@@ -105,7 +105,7 @@ def test_a_limit_of_the_site_is_drawn(run_of, case, burnt):
     made, _ = run_of(case(trays=None, limits=limits))
     made = replace(made, seen=[*made.seen, *burnt])
     (spectrum,) = (c for c in pictures(made, judge(made))[0].charts if "spectrum" in c.title)
-    assert "limit 40 kW" in [text for _, text in spectrum.rules]
+    assert "limit 40 kW" in [text for _, _, text in spectrum.rules]
 
 
 def test_the_last_trace_of_a_subject_counts():
