@@ -91,8 +91,11 @@ def _six(record: PowerRecord, window: Window) -> list[Moment]:
     found.append((None if acts is None else acts.at, STEPS[1]))
     begin = event.at if acts is None else acts.at
     racks = [name for name in record.feeds if name.startswith("rack")]
-    found.append((_answer(record, racks, ("bbu", "cbu"), begin, window), STEPS[2]))
-    found.append((_answer(record, list(record.feeds), ("bess",), begin, window), STEPS[3]))
+    near = _answer(record, racks, ("bbu", "cbu"), begin, window)
+    found.append((near, STEPS[2]))
+    # A site's store gives and takes all the time; of a transient is what comes after the rack's.
+    far = _answer(record, list(record.feeds), ("bess",), begin, window)
+    found.append((max(far, near) if far and near else far, STEPS[3]))
     took = seconds_under(record, window)
     at = None if took is None or took == np.inf else window.begin + took
     last = max([begin, *(t for t, _ in found if t is not None)])

@@ -30,7 +30,7 @@ def doubts(record: PowerRecord, parts: Collection[str] = ()) -> list[str]:
 
 
 def _held(record: PowerRecord) -> set[str]:
-    return {event.id for event in record.of(*EVENTS)}
+    return {event.id for event in record.events if event.what in EVENTS}
 
 
 def _traces(record: PowerRecord) -> Iterator[str]:

@@ -27,6 +27,8 @@ ALLOWED_S = {"emergency": 1.0, "step": 10.0, "urgent": 20.0, "normal": 60.0, "ra
 
 Behind a limit that falls along a ramp it may stay as long as where a step is allowed.
 """
+SETTLES_S = 40.0
+"""So long it may take to settle: the way down, three windows to see what came of it, a trim."""
 WINDOW_S, LONGEST_S = 4.0, 600.0
 LONG = 3
 """So many windows are averaged where a load is held against a band: what a mean over a window
@@ -194,5 +196,5 @@ def settled(window: Window, record: PowerRecord) -> tuple[float, float]:
     """Return the part of a window in which its load has to be steady; empty where too short."""
     took = seconds_under(record, window)
     late = window.allowed if took is None else min(took, window.allowed)
-    begin = window.begin + late + span(record)
+    begin = window.begin + max(late + span(record), SETTLES_S)
     return begin, max(begin, window.until)

@@ -117,6 +117,15 @@ def test_dd3_settles_elsewhere(scene, share):
     assert scene.others() == {"DD3": "FAIL"}
 
 
+def test_dd3_it_may_come_down_to_its_band_in_its_time(scene):
+    begin = scene.at("limit", "limit -20 %")
+    watts = scene.one("event", id="limit -20 %", what="limit")["watts"]
+    scene.trace(RACK, "mean", lambda *_: 0.985 * watts, begin=begin + 8.0, end=begin + 40.0)
+    assert scene.others() == {}
+    scene.trace(RACK, "mean", lambda *_: 0.985 * watts, begin=begin + 8.0, end=begin + 52.0)
+    assert scene.others() == {"DD3": "FAIL"}
+
+
 def test_dd3_an_undershoot_before_it_settles(scene):
     begin = scene.at("limit", "limit -20 %")
     watts = scene.one("event", id="limit -20 %", what="limit")["watts"]
@@ -173,6 +182,14 @@ def test_dd4_a_word_that_comes_after_the_cut(scene):
     begin = scene.at("limit", "limit -20 %")
     scene.change("act", {"at": begin + 30.0}, what="dimmer-acts", at=begin)
     assert scene.others("six-steps") == {"DD4": "FAIL"}
+
+
+@pytest.mark.parametrize(("ramp", "verdict"), [("normal", "PASS"), ("urgent", "FAIL")])
+def test_dd4_a_word_within_a_tick_of_a_normal_cut(scene, ramp, verdict):
+    name = "controller-killed" if ramp == "normal" else "limit -20 %"
+    begin = scene.at("limit", name)
+    scene.change("act", {"at": begin + TICK, "ramp": ramp}, what="dimmer-acts", at=begin)
+    assert scene.verdicts()["DD4"] == verdict
 
 
 def test_dd4_the_first_cap_that_is_told_is_a_cut_as_well(scene):
