@@ -28,6 +28,10 @@ class Limits:
         """Return what holds."""
         return np.minimum(np.minimum(self.own, self.contract), self.stated)
 
+    def contracted(self) -> Flags:
+        """Return where it is a contract that holds."""
+        return np.asarray(self.contract < np.minimum(self.own, self.stated), bool)
+
 
 class Bands:
     """What the cycles so far made of each feed."""

@@ -31,6 +31,8 @@ PACES = ("by the normal ramp", "by the urgent ramp", "at once")
 NEAR_W = 0.5
 SHORT = 0.005
 """Of a limit: a target that is missed by less is met."""
+ROUGH = 0.1
+"""Of a contract: whoever gave it reckons with a model of its own."""
 
 
 class Dimmer:
@@ -253,10 +255,7 @@ class Dimmer:
             self._at = np.maximum(self._at, self._goal)
             self._pace[lower] = 0
             self._starts[lower] = np.nan
-        # What is missing to a contract is told by the controller that gave it.
-        own = np.minimum(self._limits.own, self._limits.stated)
-        spared = np.where(np.isfinite(own), self.settings.target * (own - limit), np.inf)
-        short = found.unmet - np.where(excess > 0.0, spared, 0.0) > 1.0 + SHORT * limit
+        short = found.unmet > 1.0 + np.where(self._limits.contracted(), ROUGH, SHORT) * limit
         told.feeds("alarm", names, short & ~bands.short,
                    "cannot come under its limit: {unmet:.0f} W over the target remain with every"
                    " job at its floor", {"unmet": found.unmet, "limit": limit})  # fmt: skip

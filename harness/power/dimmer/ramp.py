@@ -43,12 +43,13 @@ class Way:
 
 def pace(way: Way, settings: Settings) -> Array:
     """Return NORMAL, URGENT or STEP for each feed."""
-    over = way.over > 0.0
+    excess = np.maximum(way.over, 0.0)
+    over = excess > 0.0
     found = np.full(over.shape, STEP)
     for speed, rate in ((URGENT, settings.urgent), (NORMAL, settings.down)):
         falls = np.maximum(way.slope * rate, 1e-9)
-        seconds = np.where(over, way.over, 0.0) / falls
-        bridged = (way.over <= way.power) & (0.5 * way.over * seconds <= way.energy)
+        seconds = excess / falls
+        bridged = (excess <= way.power) & (0.5 * excess * seconds <= way.energy)
         strained = way.strain + LASTS * way.hurry * seconds <= settings.strain_ramp
         # A breaker that is strained already cannot be spared by a ramp that adds nothing.
         strained |= LASTS * way.hurry * seconds < NOTHING
