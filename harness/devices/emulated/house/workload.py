@@ -119,7 +119,7 @@ class _Run:
             return math.inf
         together = self._together
         if together <= self._now + _NEAR:
-            return max(TICK_S, together + self.work.communication - self._now)
+            return together + self.work.communication - self._now
         computing = np.isinf(self._ends)
         left = self._ends + self.work.memory - self._now
         soon = [float(left[left > _NEAR].min(initial=math.inf))]
@@ -127,8 +127,7 @@ class _Run:
             work = (self._target - self._house.work[self.work.gpus])[computing]
             speed = self._house.speed[self.work.gpus][computing]
             soon += [LOOK_S, float((work / np.where(speed > 0.0, speed, 1.0)).min())]
-        whole = together - self._now
-        return min(max(PIECE_S, min(soon)), max(TICK_S, whole))
+        return min(max(PIECE_S, min(soon)), together - self._now)
 
     def passed(self, seconds: float, before: Array) -> Step | None:
         """Take in that time has passed; `before` is the work done until then of each GPU."""
