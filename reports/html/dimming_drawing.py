@@ -24,6 +24,8 @@ NEAR = 20.0
 TOP, GAP, FOOT = 38.0, 34.0, 26.0
 HEIGHTS = {"power": 190.0, "caps": 90.0, "strain": 70.0, "charge": 70.0}
 STRAIN = 0.25
+SWING, SWING_S = 0.2, 10.0
+"""A store whose charge moves by more than this in so many seconds is drawn as a band."""
 KILO = 1e3
 STYLES = ("one", "two", "three", "four")
 WORDS = {
@@ -301,12 +303,24 @@ def _charge(
     if not series.charge:
         return None
     y = Scale(1.0, top + HEIGHTS["charge"], top)
-    lines = tuple(
-        sheet.line(name.upper(), style, series.at, values, y)
-        for (name, values), style in zip(series.charge.items(), STYLES, strict=False)
-    )
+    lines = []
+    for (name, values), style in zip(series.charge.items(), STYLES, strict=False):
+        if _swings(values, round(SWING_S / series.every)):
+            few = (POINTS if sheet.wide else FEW) // 2
+            band = _band(series.at, values, few, sheet.time, y)
+            lines.append(Line(f"{name.upper()}: least to most", "band", band))
+        else:
+            lines.append(sheet.line(name.upper(), style, series.at, values, y))
+    lines.sort(key=lambda line: line.style != "band")  # an area lies below the lines
     marks = tuple((y.x(share), f"{100 * share:g}") for share in (0.0, 0.5, 1.0))
-    return Panel("%, charge", top, top + HEIGHTS["charge"], marks, lines)
+    return Panel("%, charge", top, top + HEIGHTS["charge"], marks, tuple(lines))
+
+
+def _swings(values: Array, count: int) -> bool:
+    """Say whether a store fills and empties with every step, most of the time."""
+    pieces = np.array_split(values, max(len(values) // max(count, 1), 1))
+    spans = [float(np.nanmax(p) - np.nanmin(p)) for p in pieces if not np.isnan(p).all()]
+    return bool(spans) and float(np.median(spans)) > SWING
 
 
 def _signs(record: PowerRecord, time: Scale) -> Iterable[Sign]:

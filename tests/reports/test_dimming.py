@@ -216,6 +216,14 @@ def test_a_hole_is_no_line(found):
     assert [p.title for p in drawn["row0/power"].panels] == ["kW"]
 
 
+def test_a_store_that_swings_with_every_step_is_a_band_below_the_lines():
+    scene = Scene(parts=("limit -20 %",))
+    scene.trace(RACK, "charge.cbu", lambda _, at: 0.5 + 0.4 * np.sin(3.0 * at))
+    charge = pictures(read(scene.facts), WIDE)[0].panels[-1]
+    named = [(line.name, line.style) for line in charge.lines]
+    assert named == [("CBU: least to most", "band"), ("BBU", "one")]
+
+
 def test_the_six_steps_of_each_transient_are_drawn_with_their_name(found):
     body, record = found
     zone = read(record.facts)
