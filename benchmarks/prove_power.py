@@ -106,16 +106,16 @@ PAGE = """\
 # A thousand power events
 
 Written by `make prove` on {day}; rackproof {version}; {machine}.
-{runs} drills of {each} drawn events each, on {racks} in turn, seed {seed}: limits that fall by 5 to 40 %
-of the load, at once or along a ramp, lost mains, sags of 10 to 50 % for 10 ms to 1 s, at drawn times, the
-next often before the last one is got over; in three of ten a drawn share of the GPUs' sensors and all
-meters are lost as well.
+{runs} drills of {each} drawn events each, on {racks} in turn, seed {seed}: limits
+that fall by 5 to 40 % of the load, at once or along a ramp, lost mains, sags of 10 to 50 % for
+10 ms to 1 s, at drawn times, the next often before the last one is got over; in three of ten a
+drawn share of the GPUs' sensors, and all meters, are lost as well.
 
 | | |
 |---|---|
 | events | {events} |
-| drills that are PASS and L4: no trip, no cap left behind, training bit-identical | {right} of {runs} |
-| the most that any breaker's trip integral came to (1 trips, 0.25 is allowed) | {strain:.3f} |
+| drills that are PASS and L4: no trip, no cap left behind, the same bits | {right} of {runs} |
+| the most of any breaker's trip integral (1 trips, 0.25 is allowed) | {strain:.3f} |
 | virtual time of the racks | {hours:.1f} h |
 | machine time, {jobs} at once | {seconds:.0f} s |
 
