@@ -266,8 +266,8 @@ class Dimmer:
         model = past.model
         if model is None:
             return
-        full = (past.now - self._bad >= past.windows) & (past.seen >= past.windows)
-        may = full & ~self._held & ~self._doubted
+        # What is held or doubted is bad now: after it, a full window comes first.
+        may = (past.now - self._bad >= past.windows) & (past.seen >= past.windows)
         figures = {"power": outlook.coming, "limit": limit}
         starts = bands.listen(outlook, limit, may, past.now)
         told.feeds("raise", names, starts,
