@@ -195,7 +195,7 @@ def ramps(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
     for job, caps in record.caps.items():
         for begin, rate in _moves(caps, record):
             way = "up" if rate > 0.0 else "down"
-            most = up if rate > 0.0 else _allowed_down(found, begin, rates)
+            most = up if rate > 0.0 else _allowed_down(found, (begin, job), rates)
             fastest[way] = max(fastest[way], abs(rate) if most < math.inf else 0.0)
             if abs(rate) > most * OVER_RAMP:
                 how = (
@@ -226,18 +226,18 @@ def _moves(caps: tuple[Caps, ...], record: PowerRecord) -> list[tuple[float, flo
     return found
 
 
-def _allowed_down(found: list[Window], at: float, rates: list[float]) -> float:
-    """Return the rate that a cut at a moment may have, by what the Dimmer has said that it does.
+def _allowed_down(found: list[Window], cut: tuple[float, str], rates: list[float]) -> float:
+    """Return the rate that a cut (when, of which job) may have, by what the Dimmer said it does.
 
     A cut of which it said nothing may have none; if the word comes within a tick, the normal one.
     """
-    normal, urgent, _, tick, _ = rates
+    (at, job), (normal, urgent, _, tick, _) = cut, rates
     ways = {"normal": normal, "urgent": urgent, "step": math.inf}
     own = [w for w in found if w.event.at <= at < w.until]
 
     def most(window: Window) -> float:
-        late = normal if window.word(at + tick) else 0.0
-        return math.inf if window.emergency else ways.get(window.word(at), late)
+        late = normal if window.word(at + tick, job) else 0.0
+        return math.inf if window.emergency else ways.get(window.word(at, job), late)
 
     return max((most(window) for window in own), default=normal)
 

@@ -30,9 +30,11 @@ Behind a limit that falls along a ramp it may stay as long as where a step is al
 SETTLES_S = 40.0
 """So long it may take to settle: the way down, three windows to see what came of it, a trim."""
 WINDOW_S, LONGEST_S = 4.0, 600.0
-LONG = 3
+LONG = 4
 """So many windows are averaged where a load is held against a band: what a mean over a window
 counts of a step that it cuts is then a third."""
+BEFORE = 3
+"""Windows whose mean is the load before an event."""
 BRACKET = 1e-6
 FITS = 1.05
 """A limit can be kept where it is this much above what cannot be capped and all floors."""
@@ -78,9 +80,13 @@ class Window:
         """Return the seconds that it gives until its load is under the limit."""
         return ALLOWED_S[self.how]
 
-    def word(self, at: float) -> str:
-        """Return what the Dimmer had said last, at a moment, of how fast it cuts; or nothing."""
-        said = [a.ramp for a in self.acts if a.what == "dimmer-acts" and a.at <= at + BRACKET]
+    def word(self, at: float, job: str) -> str:
+        """Return what the Dimmer had said last, at a moment, of how fast it cuts a job.
+
+        Nothing where it said nothing; what it said of no job in particular holds for all.
+        """
+        own = [a for a in self.acts if a.what == "dimmer-acts" and a.job in ("", job)]
+        said = [a.ramp for a in own if a.at <= at + BRACKET]
         return said[-1] if said and said[-1] in ALLOWED_S else ""
 
     @property
@@ -175,7 +181,7 @@ def load_before(record: PowerRecord, event: Event) -> float:
     if series is None:
         return math.nan
     seconds = span(record)
-    part = inside(series.at, event.at - LONG * seconds, event.at + series.every / 2.0)
+    part = inside(series.at, event.at - BEFORE * seconds, event.at + series.every / 2.0)
     whole = part.sum() * series.every >= seconds - series.every
     return float(series.mean[part].mean()) if whole else math.nan
 

@@ -19,7 +19,7 @@ from rackproof.harness.power.dimmer.asks import Asks
 from rackproof.harness.power.dimmer.bands import Bands, Limits
 from rackproof.harness.power.dimmer.clockwork import Clockwork
 from rackproof.harness.power.dimmer.past import Outlook, Past
-from rackproof.harness.power.dimmer.ramp import NORMAL, STEP, Way, emergency, jitters, pace
+from rackproof.harness.power.dimmer.ramp import NORMAL, Way, emergency, jitters, pace
 from rackproof.harness.power.dimmer.settings import Settings
 from rackproof.harness.power.dimmer.shape import NOBODY, shape
 from rackproof.harness.power.dimmer.telling import Telling
@@ -220,9 +220,9 @@ class Dimmer:
         limit = self._limits.lowest()
         near = self._near(sample)
         excess = bands.excess(outlook, limit, near | self._clock.event)
-        # A window that is not full is judged only where an event does not wait for it.
-        if not self._clock.event:
-            excess[~past.judgeable & ~near] = 0.0
+        excess[near] *= 1.0 + self.settings.short
+        # Of a window that is not full nothing is known, but that nothing waits.
+        excess[~past.judgeable & ~near] = 0.0
         if (excess > 0.0).any():
             self._cut(excess, outlook, limit, told)
         bands.over &= outlook.coming > self.settings.above * limit
@@ -306,6 +306,7 @@ class Dimmer:
         model, outlook = self._past.model, self._outlook
         self._paces = np.zeros(self._shape.feeds, np.intp)
         if model is None or outlook is None or not down.any():
+            self._ramping = np.zeros_like(down)
             return
         rest = self._past.power(self._at) - self._past.power(self._judged)
         over = outlook.coming + rest - self._limits.lowest()
@@ -317,14 +318,15 @@ class Dimmer:
         if self.settings.advises:
             return
         found = np.where(down, np.maximum(self._shape.worst(paces), self._pace), 0).astype(np.intp)
-        for each in (0, 1, STEP):
-            count = int(((found == each) & down & ((each > self._pace) | ~self._ramping)).sum())
-            if count:
-                told.plain("dimmer-acts", f"{count} jobs are dimmed {PACES[each]}",
-                           jobs=float(count), pace=float(each))  # fmt: skip
-        self._pace, self._ramping = found, down
+        for each, said in enumerate(PACES):
+            news = (found == each) & down & ((each > self._pace) | ~self._ramping)
+            told.paces(self._names, news, f"dimmed {said}", each)
         rates = np.array([self.settings.down, self.settings.urgent, np.inf])
-        by = rates[self._pace] * self._clock.ramped()
+        # Who stood still until now moves for one tick, whatever the time since the last ramp was.
+        passed = self._clock.ramped()
+        seconds = np.where(self._ramping, passed, min(passed, self.settings.tick))
+        self._pace, self._ramping = found, down
+        by = rates[self._pace] * seconds
         self._at = np.where(down, np.maximum(self._at - by, self._goal), self._at)
 
     # --- for controllers below -----------------------------------------------------------------

@@ -46,3 +46,12 @@ class Telling:
         if len(places) > SHOWN:
             self.plain(what, f"and {len(places) - SHOWN} jobs more: {text}",
                        more=float(len(places) - SHOWN))  # fmt: skip
+
+    def paces(self, names: Sequence[str], which: np.ndarray, text: str, pace: int) -> None:
+        """Tell it of each job that `which` marks, with its pace as a number."""
+        places = np.flatnonzero(which)
+        for place in places[:SHOWN]:
+            self.plain("dimmer-acts", text, job=names[place], pace=float(pace))
+        if len(places) > SHOWN:
+            self.plain("dimmer-acts", f"and {len(places) - SHOWN} jobs more: {text}",
+                       more=float(len(places) - SHOWN), pace=float(pace))  # fmt: skip

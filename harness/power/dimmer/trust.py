@@ -68,8 +68,13 @@ class Trust:
         total = self._shape.per_feed(self._last)
         standing = self._standing(meter, total)
         self._metered |= np.isfinite(meter)
-        wrong = standing | (meter < LESS * total) | (self._metered & np.isnan(meter))
+        # What a battery carries below a feed does not pass its meter.
+        dark = (~np.asarray(sample.ac, bool)).astype(float)
+        partial = self._shape.up(dark) > dark
+        less = (meter < LESS * total) & ~partial
+        wrong = standing | less | (self._metered & np.isnan(meter))
         settled = np.isfinite(meter) & ~wrong & (missing == 0.0) & (self._same == 0)
+        settled &= ~partial
         self.rest = np.where(settled, self.rest + FOLLOW * (meter - total - self.rest), self.rest)
         summed = np.where(missing > self._settings.missing, np.nan, total + self.rest)
         feed = np.where(wrong | np.isnan(meter), summed, meter)

@@ -309,7 +309,7 @@ def ramped(plant):
 
 def blind(plant):
     plant.dim("sensor-loss", "limit", 0.1, "normal")
-    plant.pass_(40.0)
+    plant.pass_(80.0)
     plant.blind = True
     plant.event("sensor-loss", "sensors-lost", share=0.6)
     plant.pass_(2.0)
@@ -326,7 +326,7 @@ def blind(plant):
 
 def killed(plant):
     plant.dim("controller-killed", "limit", 0.1, "normal")
-    plant.pass_(40.0)
+    plant.pass_(80.0)
     plant.event("controller-killed", "controller-killed")
     plant.limits("dimmed")
     plant.pass_(5.0)
