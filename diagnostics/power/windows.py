@@ -27,8 +27,9 @@ ALLOWED_S = {"emergency": 1.0, "step": 10.0, "urgent": 20.0, "normal": 60.0, "ra
 
 Behind a limit that falls along a ramp it may stay as long as where a step is allowed.
 """
-SETTLES_S = 40.0
-"""So long it may take to settle: the way down, three windows to see what came of it, a trim."""
+SETTLES_S = 50.0
+"""So long it may take to settle: the way down, three windows to see what came of it, a trim. A
+normal ramp alone may take 60 s (DD2)."""
 WINDOW_S, LONGEST_S = 4.0, 600.0
 LONG = 4
 """So many windows are averaged where a load is held against a band: what a mean over a window

@@ -220,7 +220,9 @@ class Dimmer:
         limit = self._limits.lowest()
         near = self._near(sample)
         excess = bands.excess(outlook, limit, near | self._clock.event)
-        excess[near] *= 1.0 + self.settings.short
+        bound = np.where(np.isfinite(limit), limit, 0.0)
+        room = np.where(bands.settling, 0.0, self.settings.sliver * bound)
+        excess += np.minimum(self.settings.short * excess, np.where(near, np.inf, room))
         # Of a window that is not full nothing is known, but that nothing waits.
         excess[~past.judgeable & ~near] = 0.0
         if (excess > 0.0).any():

@@ -77,6 +77,7 @@ class Settings:
     ripple: float = field(default_factory=_of("ripple"))
     idle: float = field(default_factory=_of("idle"))
     unsure: float = field(default_factory=_of("unsure"))
+    sliver: float = field(default_factory=_of("sliver"))
     short: float = field(default_factory=_of("short"))
     stuck: float = field(default_factory=_of("stuck"))
     moved: float = field(default_factory=_of("moved"))

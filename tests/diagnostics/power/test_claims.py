@@ -82,7 +82,7 @@ def test_dd2_late_by_mode(scene, name, said, most):
     assert scene.verdicts()["DD2"] == "PASS"
     later(scene, name, most + 2.0)
     assert f"{most:g} s allowed" in scene.claims()["DD2"].message
-    assert scene.others("DD1", "DD4", "DD6") == {"DD2": "FAIL"}
+    assert scene.others("DD1", "DD3", "DD4", "DD6") == {"DD2": "FAIL"}
 
 
 def test_dd2_behind_a_ramp_that_ended(scene):
