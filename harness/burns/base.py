@@ -167,8 +167,9 @@ class Burn:
       host   on one host and its NICs
       zone   on one rack's power with its shelves, or on its cooling: `notes.subject` says which
       wide   on all GPUs at once, with their links, the fabric, and the racks' power
-    `changes` says that it changes a setting, which on real GPUs the user must allow; `lacks`
-    returns why a rack cannot have the burn at all, or an empty text.
+    `changes` says that it changes a setting, which on real GPUs the user must allow; `wears`, that
+    it uses them up as well, so that real ones have it only where somebody names it; `lacks` returns
+    why a rack cannot have the burn at all, or an empty text.
     """
 
     id: str
@@ -180,4 +181,5 @@ class Burn:
     zone: Callable[[Bench, Run], None] | None = None
     wide: Callable[[Crew, Bench, Run], None] | None = None
     changes: bool = False
+    wears: bool = False
     lacks: Callable[[RackSpec], str] = everywhere

@@ -272,5 +272,6 @@ BURN = Burn(
     {"acceptance": SECONDS, "soak": SECONDS},
     wide=run,
     changes=True,
+    wears=True,
     lacks=lacks,
 )
