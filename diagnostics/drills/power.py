@@ -17,7 +17,7 @@ from rackproof.harness.training.plan import Plan
 
 STEP_S = 2.0
 """Seconds of a training step at full power."""
-SETTLE_S, HOLD_S, RECOVER_S = 30.0, 90.0, 215.0
+SETTLE_S, HOLD_S, RECOVER_S = 30.0, 105.0, 215.0
 """Before the first event; under a lowered limit; after it, until caps from the lowest floor to the
 highest limit have come back: 1,200 W at 20 W each 3 s, and what they wait for before."""
 AFTER_S = 30.0

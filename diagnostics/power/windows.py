@@ -27,9 +27,9 @@ ALLOWED_S = {"emergency": 1.0, "step": 10.0, "urgent": 20.0, "normal": 60.0, "ra
 
 Behind a limit that falls along a ramp it may stay as long as where a step is allowed.
 """
-SETTLES_S = 50.0
-"""So long it may take to settle: the way down, three windows to see what came of it, a trim. A
-normal ramp alone may take 60 s (DD2)."""
+SETTLES_S = 20.0
+"""After the time that DD2 allows it may take so long to settle: three windows to see what came of
+the way down, and a trim."""
 WINDOW_S, LONGEST_S = 4.0, 600.0
 LONG = 4
 """So many windows are averaged where a load is held against a band: what a mean over a window
@@ -201,7 +201,5 @@ def seconds_under(record: PowerRecord, window: Window) -> float | None:
 
 def settled(window: Window, record: PowerRecord) -> tuple[float, float]:
     """Return the part of a window in which its load has to be steady; empty where too short."""
-    took = seconds_under(record, window)
-    late = window.allowed if took is None else min(took, window.allowed)
-    begin = window.begin + max(late + span(record), SETTLES_S)
+    begin = window.begin + max(window.allowed, span(record)) + SETTLES_S
     return begin, max(begin, window.until)

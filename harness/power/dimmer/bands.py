@@ -67,7 +67,7 @@ class Bands:
         unsure = np.where(outlook.blurred & ~hurried, np.inf, settings.unsure * outlook.spread)
         sure = coming - unsure
         over = bound & (sure > settings.above * finite)
-        ripples = self.settling & (np.abs(coming - calm) <= settings.ripple * finite)
+        ripples = self.dimmed & (np.abs(coming - calm) <= settings.ripple * finite)
         over &= ~ripples
         trim = bound & ((self.settling & ~over) | ripples) & (calm > self._inner[1] * finite)
         goal = np.where(self.settling & over, self._inner[1], settings.target) * finite

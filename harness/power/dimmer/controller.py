@@ -223,8 +223,11 @@ class Dimmer:
         bound = np.where(np.isfinite(limit), limit, 0.0)
         room = np.where(bands.settling, 0.0, self.settings.sliver * bound)
         excess += np.minimum(self.settings.short * excess, np.where(near, np.inf, room))
-        # Of a window that is not full nothing is known, but that nothing waits.
+        # Of a window that is not full nothing is known, but that nothing waits; in the dark no
+        # more is known than before, and only a limit that falls is answered.
         excess[~past.judgeable & ~near] = 0.0
+        if not self._clock.event:
+            excess[self._held & ~near] = 0.0
         if (excess > 0.0).any():
             self._cut(excess, outlook, limit, told)
         bands.over &= outlook.coming > self.settings.above * limit

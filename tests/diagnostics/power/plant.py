@@ -271,7 +271,7 @@ def layout():
 
 def lowered(plant, name, cut):
     plant.dim(name, "limit", cut, "urgent")
-    plant.pass_(80.0)
+    plant.pass_(105.0)
     plant.free(name, "lift")
     plant.recover()
 
@@ -309,7 +309,7 @@ def ramped(plant):
 
 def blind(plant):
     plant.dim("sensor-loss", "limit", 0.1, "normal")
-    plant.pass_(80.0)
+    plant.pass_(105.0)
     plant.blind = True
     plant.event("sensor-loss", "sensors-lost", share=0.6)
     plant.pass_(2.0)
@@ -326,7 +326,7 @@ def blind(plant):
 
 def killed(plant):
     plant.dim("controller-killed", "limit", 0.1, "normal")
-    plant.pass_(80.0)
+    plant.pass_(105.0)
     plant.event("controller-killed", "controller-killed")
     plant.limits("dimmed")
     plant.pass_(5.0)
@@ -339,7 +339,7 @@ def killed(plant):
 
 def warm(plant):
     plant.dim("coolant-loss", "coolant-lost", 0.25, "urgent", share=0.5)
-    plant.pass_(80.0)
+    plant.pass_(105.0)
     plant.free("coolant-loss", "coolant-back")
     plant.recover()
 

@@ -120,9 +120,9 @@ def test_dd3_settles_elsewhere(scene, share):
 def test_dd3_it_may_come_down_to_its_band_in_its_time(scene):
     begin = scene.at("limit", "limit -20 %")
     watts = scene.one("event", id="limit -20 %", what="limit")["watts"]
-    scene.trace(RACK, "mean", lambda *_: 0.985 * watts, begin=begin + 8.0, end=begin + 50.0)
+    scene.trace(RACK, "mean", lambda *_: 0.985 * watts, begin=begin + 8.0, end=begin + 38.0)
     assert scene.others() == {}
-    scene.trace(RACK, "mean", lambda *_: 0.985 * watts, begin=begin + 8.0, end=begin + 62.0)
+    scene.trace(RACK, "mean", lambda *_: 0.985 * watts, begin=begin + 8.0, end=begin + 50.0)
     assert scene.others() == {"DD3": "FAIL"}
 
 
