@@ -120,7 +120,7 @@ def drawn(draw: Random) -> Part:
 
     def hold(zone: PowerZone) -> None:
         if kind == "sag":
-            zone.sag(name, draw.uniform(0.5, 0.9), draw.choice((0.01, 0.02, 0.1, 1.0)))
+            zone.sag(name, draw.uniform(0.5, 0.75), draw.choice((0.02, 0.1, 1.0)))
         elif kind == "ac":
             zone.lose_ac(name, cut)
         elif kind == "ramp":

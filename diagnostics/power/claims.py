@@ -219,8 +219,9 @@ def _moves(caps: tuple[Caps, ...], record: PowerRecord) -> list[tuple[float, flo
     found = []
     usual = caps[0].watts if math.isinf(record.usual) else record.usual
     for before, after in itertools.pairwise([Caps(-math.inf, "", usual), *caps]):
-        still = record.settings["cycle" if after.watts > before.watts else "tick"]
-        seconds = max(min(after.at - before.at, still), 1e-6)
+        tick, passed = record.settings["tick"], after.at - before.at
+        still = record.settings["cycle"] if after.watts > before.watts else tick
+        seconds = max(passed if passed <= 2.0 * tick else min(passed, still), 1e-6)
         if after.watts != before.watts:
             found.append((after.at, (after.watts - before.watts) / seconds))
     return found

@@ -18,7 +18,7 @@ BATTERY_LEFT = 0.5
 """The charge that a BBU has to end with, at least (DD8)."""
 RIDES_S = 0.020
 """A sag up to this long is a supply's own affair (DD13): the hold-up of a PSU at full load."""
-TAKES_OVER_S = 0.004
+TAKES_OVER_S = 0.004 + 1e-6
 """The time that a BBU has, from the moment at which its bus is low (DD13)."""
 MOVES = 0.02
 """A load that changes by more than this over a sag has moved."""

@@ -16,6 +16,7 @@ from rackproof.diagnostics.power.windows import Window, seconds_under, span, win
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
 from rackproof.diagnostics.recovery.ledger import SHARES, Ledger
 from rackproof.diagnostics.recovery.timeline import Moment
+from rackproof.diagnostics.verdict import Verdict
 
 STEPS = (
     "overload-detected", "dimmer-acts", "bbu-cbu-respond", "bess-utility-coordinate",
@@ -62,13 +63,20 @@ def judge(
         ("DD13", lambda due: claims_plant.sag(record, due=due)),
         ("cooling", lambda due: claims_job.cool(record, due=due)),
     ]
-    said = [make(name in due) for name, make in made]
+    said = [_asked(make(name in due), asked=name in due) for name, make in made]
     parts = {*due} - {name for name, _ in made}
     return Judged(
         (_whole(record, parts), _steps(record, found, moments), *said),
         tuple(moment for group in moments for moment in group),
         _ledger(record),
     )
+
+
+def _asked(claim: Claim, *, asked: bool) -> Claim:
+    """Return a claim as it counts: what nobody asked for, and nobody can judge, is neutral."""
+    if asked or claim.verdict is not Verdict.UNKNOWN:
+        return claim
+    return left_out(claim.id, f"not what this drill is held for: {claim.message}")
 
 
 def _whole(record: PowerRecord, parts: Collection[str]) -> Claim:
