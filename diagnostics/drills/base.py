@@ -91,6 +91,10 @@ class PowerZone(Protocol):
         """Let time pass."""
         ...
 
+    def ready(self, within: float) -> None:
+        """Run until every rack draws so much that a limit can be lowered, or time is over."""
+        ...
+
     def limit(self, name: str, cut: float) -> None:
         """Lower a feed's limit; never under what it cannot go below."""
         ...

@@ -32,6 +32,7 @@ BLIND_SHARE = 0.4
 COOLANT_LEFT = 0.5
 SAGS = ((0.7, 0.020), (0.7, 0.300))
 """Depth, and seconds: the first is the supplies' own affair, the second a battery's."""
+FEWEST_TRAYS = 4
 CRITERIA = (*(f"DD{number}" for number in range(1, 14)), "cooling")
 ALWAYS = ("DD1", "DD4", "DD5", "DD8", "DD11")
 
@@ -119,7 +120,9 @@ def drawn(draw: Random) -> Part:
     share = draw.uniform(0.1, 1.0)
 
     def hold(zone: PowerZone) -> None:
-        if kind == "sag":
+        zone.ready(READY_S)
+        if kind == "sag":  # at a load that stands: what moves of it is to be seen
+            zone.recover()
             zone.sag(name, draw.uniform(0.5, 0.75), draw.choice((0.02, 0.1, 1.0)))
         elif kind == "ac":
             zone.lose_ac(name, cut)
@@ -139,7 +142,8 @@ def drawn(draw: Random) -> Part:
             zone.lift()
         zone.run(rest)
 
-    return Part(name, hold, 2.0 * held_for + rest)
+    waits = READY_S + (RECOVER_S if kind == "sag" else 0.0)
+    return Part(name, hold, waits + 2.0 * held_for + rest)
 
 
 def random_events(seed: int, count: int) -> Drill:
@@ -152,6 +156,8 @@ def random_events(seed: int, count: int) -> Drill:
     )
 
 
+READY_S = 90.0
+"""The longest wait for a load of which something can be cut."""
 BLINDED = 0.3
 """Share of drawn events in which sensors are lost as well."""
 LIMIT_20, LIMIT_40 = _lowered("limit -20 %", SMALL), _lowered("limit -40 %", LARGE)
@@ -198,9 +204,18 @@ def _drill(name: str, summary: str, *parts: Part) -> Drill:
 
 def _lacks(spec: RackSpec) -> str:
     """Return why a rack has no power zone that could be drilled."""
-    if not spec.power.shelves:
+    power, gpus = spec.power, len(spec.gpus) // spec.racks
+    if not power.shelves:
         return "it has no power shelves, so that there is no zone of its own"
-    return "" if spec.power.bbu else "it has no BBU to ride on"
+    if not power.bbu:
+        return "it has no BBU to ride on"
+    if min(len(spec.trays), len(spec.gpus)) < FEWEST_TRAYS * spec.racks:
+        return f"a job in training and another one want {FEWEST_TRAYS} trays in each rack"
+    most = gpus * (spec.sku.number("power_default") or 0.0) / 1000.0
+    gives, fixed = power.shelves * (power.shelf_kw or 0.0), power.uncappable_kw or 0.0
+    if gives and gives < fixed + most:
+        return f"its shelves give {gives:g} kW, and it draws up to {fixed + most:.1f}"
+    return ""
 
 
 def _lacks_coolant(spec: RackSpec) -> str:
