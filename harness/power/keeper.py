@@ -134,6 +134,11 @@ class Keeper:
         """Whether it runs."""
         return self._child.poll() is None
 
+    @property
+    def code(self) -> int | None:
+        """With what it ended (below 0: a signal); None while it runs."""
+        return self._child.poll()
+
     def kill(self) -> None:
         """SIGKILL it, as a drill does: it puts nothing back."""
         self._child.kill()
