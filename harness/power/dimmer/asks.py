@@ -84,11 +84,16 @@ class Asks:
         return np.asarray(self.answers & ~self.refused & ~self.ignored & ~gone, bool)
 
     def ask(self, caps: Array, gone: Flags, *, again: bool) -> Array:
-        """Return what to ask for under these caps of the jobs; `again` also of who refused."""
+        """Return what to ask for under these caps of the jobs: no more than a step of the ramp up.
+
+        `again` is said once a cycle: only then is anything raised, and who refused asked again.
+        """
         each = np.minimum(caps[self._shape.job_of], self.ceiling)
         kept = np.where(self.asked >= self.foreign, self.asked, self.foreign)
         each = np.where(each >= self.foreign, kept, each)
-        each = np.maximum(each, self.low)
+        # Whoever was held back by another hand, or was gone, comes back by the ramp too.
+        most = self.asked + (self._settings.up if again else 0.0)
+        each = np.maximum(np.minimum(each, most), self.low)
         changes = np.abs(each - self.asked) > NEAR_W / 2.0
         if again:
             changes |= self.refused | (self._late > 0)

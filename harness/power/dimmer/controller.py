@@ -46,8 +46,8 @@ class Dimmer:
         self._names = [job.name for job in jobs]
         self._shape = shape(layout, jobs)
         self._asks = Asks(self._shape, bounds, settings)
-        self._trust = Trust(self._shape, layout.fixed, settings)
         self._past = Past(self._shape, np.array([job.period for job in jobs]), settings)
+        self._trust = Trust(self._shape, layout.fixed, self._past.windows, settings)
         feeds = self._shape.feeds
         self._bands = Bands(feeds, settings)
         self._clock = Clockwork(settings)

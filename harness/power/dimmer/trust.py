@@ -3,6 +3,10 @@
 In: samples. Out: the power of each feed as it is taken to be (its meter, or the sum of its GPUs and
 what no cap lowers, where the meter is missing, stands still while the GPUs moved, or reads less
 than its GPUs alone), how many reads are missing below each feed, and which feeds are in doubt.
+
+A meter above capacitors sees the GPUs through them: for a moment it may read less than they draw.
+So it reads too little where its mean over a window does, against the lowest of that window and the
+two before it: a store evens out what was, and never shows less than all of that.
 """
 
 from dataclasses import dataclass
@@ -10,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from rackproof.harness.power.dimmer.history import Rows
 from rackproof.harness.power.dimmer.settings import Settings
 from rackproof.harness.power.dimmer.shape import Shape
 from rackproof.harness.power.zone import Array, Sample
@@ -19,6 +24,12 @@ FOLLOW = 0.2
 """How much of a new difference between meter and GPUs is believed at one look."""
 LESS = 0.98
 """A meter that reads less than this share of its own GPUs is wrong."""
+EARLY = 0.75
+"""The same, while there have not yet been as many windows as it takes."""
+SOME = 0.8
+"""Of a window that has to be known for its mean to count."""
+BACK = 3
+"""Windows of its GPUs that a meter is held against: the last one, and those before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +55,11 @@ def _plain(values: Array) -> Array:
 class Trust:
     """What the looks so far say of the sensors."""
 
-    def __init__(self, shape: Shape, fixed: Array, settings: Settings) -> None:
+    def __init__(self, shape: Shape, fixed: Array, windows: Array, settings: Settings) -> None:
+        """Begin; `windows` are those of the feeds, s."""
         self._shape, self._settings = shape, settings
+        self._windows, self._now = windows, 0.0
+        self._looks = Rows(BACK * float(windows.max()), settings.grain)
         self.rest = shape.up(fixed)
         """What each feed carries beside its GPUs, W."""
         self.gone = np.zeros(shape.gpus, bool)
@@ -71,7 +85,7 @@ class Trust:
         # What a battery carries below a feed does not pass its meter.
         dark = (~np.asarray(sample.ac, bool)).astype(float)
         partial = self._shape.up(dark) > dark
-        less = (meter < LESS * total) & ~partial
+        less = self._less(meter, np.where(partial | (missing > 0.0), np.nan, total), seconds)
         wrong = standing | less | (self._metered & np.isnan(meter))
         settled = np.isfinite(meter) & ~wrong & (missing == 0.0) & (self._same == 0)
         settled &= ~partial
@@ -79,6 +93,28 @@ class Trust:
         summed = np.where(missing > self._settings.missing, np.nan, total + self.rest)
         feed = np.where(wrong | np.isnan(meter), summed, meter)
         return Seen(gpu, feed, missing, wrong, standing)
+
+    def _less(self, meter: Array, total: Array, seconds: float) -> Flags:
+        """Return whose meter's mean is less than its GPUs draw; NaN is not looked at."""
+        self._now += seconds
+        both = np.stack([meter, total])
+        both[:, np.isnan(both).any(axis=0)] = np.nan
+        if seconds > 0.0:
+            self._looks.add(self._now - seconds, self._now, both)
+        joules, known = np.zeros_like(both), np.zeros_like(both)
+        lowest, read = np.full_like(meter, np.inf), np.full_like(meter, np.nan)
+        for back in range(1, BACK + 1):
+            mean, looked = self._looks.mean(back * self._windows)
+            if not self._looks.rows:
+                break
+            told, span = np.nan_to_num(mean) * looked, looked - known
+            each = np.full_like(both, np.nan)
+            np.divide(told - joules, span, out=each, where=span > SOME * self._windows)
+            read = each[0] if back == 1 else read
+            lowest = np.fmin(lowest, each[1])
+            joules, known = told, looked
+        share = np.where(known[0] > (BACK - 1.0 + SOME) * self._windows, LESS, EARLY)
+        return np.asarray(read < share * lowest, bool)
 
     def _missing(self, gpu: Array, sample: Sample, seconds: float) -> Array:
         """Return the share of missing reads below each feed; finds GPUs that are gone."""

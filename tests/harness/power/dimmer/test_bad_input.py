@@ -115,6 +115,41 @@ def test_a_meter_that_reads_less_than_its_gpus_is_not_believed(plant):
     assert raised(rack, begin) == 0.0
 
 
+@pytest.mark.parametrize("share", [0.96, 0.5])
+def test_a_meter_without_fixed_load_that_reads_a_little_less_is_found(plant, kit, share):
+    rack = plant(feeds=kit.feeds(fixed=(0.0,)))
+    rack.run(20.0)
+    assert not rack.said("alarm")
+    rack.spoil = changed(feed=lambda values: share * values)
+    rack.run(16.0)
+    assert any("not believed" in act.text for act in rack.said("alarm"))
+
+
+@pytest.mark.parametrize("smooth", [0.5, 1.0, 1.5])
+def test_a_meter_that_sees_its_gpus_through_capacitors_is_believed(plant, kit, smooth):
+    rack = plant(feeds=kit.feeds(fixed=(0.0,)))
+    seen = {}
+
+    def through(sample):
+        # What a smoothing store leaves of the load: its mean over about `smooth` seconds.
+        towards = 1.0 - np.exp(-sample.seconds / smooth)
+        before = seen.get("feed", sample.feed)
+        seen["feed"] = before + towards * (sample.feed - before)
+        seen.setdefault("under", []).append(float((seen["feed"] / sample.gpu.sum())[0]))
+        return dataclasses.replace(sample, feed=seen["feed"])
+
+    rack.spoil = through
+    rack.run(20.0)
+    _, mean = rack.means()
+    rack.limit(FEED, 0.8 * mean[-1])
+    rack.run(60.0)
+    rack.limit(FEED, None)
+    rack.run(120.0)
+    assert min(seen["under"]) < 0.9  # single looks do read less
+    assert not [act for act in rack.said("alarm") if "not believed" in act.text]
+    assert rack.asked.min() == 1200.0
+
+
 def test_a_feed_that_never_had_a_meter_is_the_sum_of_its_gpus(plant):
     rack = plant()
     rack.spoil = changed(feed=blinded(1.0))
@@ -218,8 +253,13 @@ def test_a_cap_of_another_hand_is_told_and_never_raised_over(plant):
     # Nobody asked those four for more than they had been asked for when it was seen.
     assert rack.asked[:4].max() <= 1200.0 - 100.0
     rack.foreign[:4] = np.inf
-    rack.run(30.0)
+    begin, before = rack.now, rack.asked[:4]
+    rack.run(100.0)
     assert rack.asked[:4].min() == 1200.0
+    # And they come back by the ramp, though their job is up already.
+    steps = np.diff([before, *(caps[:4] for at, caps in rack.asks
+                               if at > begin and np.isfinite(caps[:4]).all())], axis=0)  # fmt: skip
+    assert 0.0 <= steps.min() <= steps.max() <= rack.settings.up + 1e-6
 
 
 def test_a_limit_that_the_equipment_states_counts_where_it_is_the_lowest(plant):
