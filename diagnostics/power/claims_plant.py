@@ -9,7 +9,7 @@ import numpy as np
 
 from rackproof.diagnostics.power.breaker import curve, strain
 from rackproof.diagnostics.power.claims import AGAIN, absent
-from rackproof.diagnostics.power.record import CONTROL, DIMMED, Array, Event, PowerRecord, Series
+from rackproof.diagnostics.power.record import CONTROL, Array, Event, PowerRecord, Series
 from rackproof.diagnostics.power.windows import span
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, some, unknown
 from rackproof.diagnostics.verdict import Verdict
@@ -38,20 +38,15 @@ DEEP = 0.75
 def stores(record: PowerRecord, *, due: bool) -> Claim:
     """DD8: no store gives more than it can, runs empty, or ends a battery below a half."""
     name = "DD8 stores"
-    wrong, ends = [], []
-    known = [(feed, s) for (run, feed), s in record.series.items() if run != CONTROL and s.charge]
-    if not known:
+    wrong = misused(record)
+    known = _stores(record)
+    if not known and not wrong:
         return absent(name, "no store", due=due)
-    for feed, series in known:
-        for store, charge in series.charge.items():
-            given = series.out.get(store, np.empty(0))
-            rated = record.settings.get(f"{feed}.{store}.power", math.nan)
-            good = len(given) == len(charge) > 0 and np.isfinite([charge, given]).all()
-            if not good or not 0.0 < rated < math.inf or np.abs(charge - 0.5).max() > 0.5 + NEAR:
-                return unknown(name, f"{feed}: its {store} cannot be judged", AGAIN)
-            wrong += _misused(f"{feed}: its {store}", charge, given, rated)
-            ends += [(float(charge[-1]), feed)] if store == "bbu" else []
-    if not ends:
+    bad = [feed for feed, store, series in known if not _known(record, feed, store, series)]
+    if bad and not wrong:
+        return unknown(name, f"{bad[0]}: its stores cannot be judged", AGAIN)
+    ends = [(float(s.charge["bbu"][-1]), feed) for feed, store, s in known if store == "bbu"]
+    if not ends and not wrong:
         return unknown(name, "no battery is in the record", AGAIN)
     idle = [e.feed for e in record.of("ac-lost") if not _carried(record, e)]
     wrong += [f"{feed}: its bbu ends at {left:.0%}" for left, feed in ends if left < BATTERY_LEFT]
@@ -61,6 +56,32 @@ def stores(record: PowerRecord, *, due: bool) -> Claim:
         return unknown(name, f"the mains of {idle[0]} went, and no battery carries it", AGAIN)
     last = f"the lowest battery ends at {min(ends)[0]:.0%}"
     return holds(name, f"all stores stayed within their ratings; {last}")
+
+
+def misused(record: PowerRecord) -> list[str]:
+    """Return in words how stores were used beyond what they can, as it was seen or told."""
+    empty = record.happened("bbu-empty")
+    wrong = [f"{event.feed}: its bbu ran empty at {event.at:.1f} s" for event in empty]
+    for feed, store, series in _stores(record):
+        if _known(record, feed, store, series):
+            rated = record.settings[f"{feed}.{store}.power"]
+            name = f"{feed}: its {store}"
+            wrong += _misused(name, series.charge[store], series.out[store], rated)
+    return wrong
+
+
+def _stores(record: PowerRecord) -> list[tuple[str, str, Series]]:
+    """Return (feed, store, series) of each store of the dimmed run."""
+    own = [(feed, s) for (run, feed), s in record.series.items() if run != CONTROL]
+    return [(feed, store, series) for feed, series in own for store in series.charge]
+
+
+def _known(record: PowerRecord, feed: str, store: str, series: Series) -> bool:
+    """Say whether a store can be judged: charge and power over time, and what it is rated for."""
+    charge, given = series.charge[store], series.out.get(store, np.empty(0))
+    rated = record.settings.get(f"{feed}.{store}.power", math.nan)
+    told = len(given) == len(charge) > 0 and bool(np.isfinite([charge, given]).all())
+    return told and 0.0 < rated < math.inf and bool(np.abs(charge - 0.5).max() <= 0.5 + NEAR)
 
 
 def _carried(record: PowerRecord, event: Event) -> bool:
@@ -144,8 +165,11 @@ def _predicted(record: PowerRecord, series: Series, watts: Array, event: Event) 
 
 
 def sag(record: PowerRecord, *, due: bool) -> Claim:
-    """DD13: a short sag moves no load; a longer one is carried at once, and resets no GPU."""
+    """DD13: a short sag moves no load; a longer one is carried at once. Nothing resets a GPU."""
     name = "DD13 sag"
+    resets = record.happened("gpu-reset")
+    if resets:
+        return broken(name, f"{len(resets)} times GPUs were reset, first at {resets[0].at:.1f} s")
     events = record.of("sag")
     if not events:
         return absent(name, "no sag", due=due)
@@ -164,13 +188,10 @@ def sag(record: PowerRecord, *, due: bool) -> Claim:
 def _sagged(record: PowerRecord, event: Event) -> tuple[Verdict, str]:
     """Return what is to be said of one sag."""
     end = event.at + event.seconds + 1.0
-    near = [e for e in record.electric if e.run == DIMMED and event.at - 1e-6 <= e.at <= end]
+    near = [e for e in record.happened("bbu-carries") if event.at - 1e-6 <= e.at <= end]
     name = f"{event.left:.0%} for {event.seconds * 1e3:.0f} ms"
-    resets = [e for e in near if e.what == "gpu-reset"]
-    carried = [e.seconds for e in near if e.what == "bbu-carries" and e.feed == event.feed]
+    carried = [e.seconds for e in near if e.feed == event.feed]
     moved = _moved(record, event.feed, event.at, event.seconds)
-    if resets:
-        return Verdict.FAIL, f"{name}: {len(resets)} GPUs were reset"
     if not math.isfinite(moved):
         return Verdict.UNKNOWN, f"{name}: the load around it is not in the record"
     if moved > MOVES:

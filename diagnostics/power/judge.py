@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rackproof.diagnostics.power import claims, claims_job, claims_plant
+from rackproof.diagnostics.power.claims_job import RESTS_ON
 from rackproof.diagnostics.power.record import DIMMED, PowerRecord
 from rackproof.diagnostics.power.whole import doubts
 from rackproof.diagnostics.power.windows import Window, seconds_under, span, windows
@@ -25,7 +26,25 @@ STEPS = (
 """The six steps of a transient, in the contract's words."""
 ANSWERS = 0.002
 """A store answers where it gives, or takes, more than this share of the feed's steady load."""
+LASTING = {
+    "DD8 stores": ("bbu-empty",), "DD13 sag": ("gpu-reset",), "cooling": ("slowdown",),
+}  # fmt: skip
+"""What equipment did, by the claim that it breaks: no missing line undoes it."""
 ALL = tuple(f"DD{number}" for number in range(1, 14))
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Why a record does not hold all that should be in it; none: an empty text.
+
+    `lines`: some of it may be missing at whatever place. Else all is there until the run was cut.
+    """
+
+    why: str
+    lines: bool
+
+
+WHOLE = Cut("", lines=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +57,16 @@ class Judged:
 
 
 def judge(
-    record: PowerRecord, due: Collection[str], training: list[Claim], planned: int = 0
+    record: PowerRecord,
+    due: Collection[str],
+    training: list[Claim],
+    planned: int = 0,
+    cut: Cut = WHOLE,
 ) -> Judged:
     """Return what is to be said; `due` are the criteria that the drill is held for.
 
     What of `due` is no criterion is the name of a sub-drill that has to be in the record. `planned`
-    are the steps of the training run.
+    are the steps of the training run. `cut` says whether the record holds all that happened.
     """
     found = windows(record)
     moments = [_six(record, window) for window in found]
@@ -65,11 +88,38 @@ def judge(
     ]
     said = [_asked(make(name in due), asked=name in due) for name, make in made]
     parts = {*due} - {name for name, _ in made}
+    six = _steps(record, found, moments)
+    counted = _counted(record, [six, *said], training, cut)
     return Judged(
-        (_whole(record, parts), _steps(record, found, moments), *said),
+        (_whole(record, parts), *counted),
         tuple(moment for group in moments for moment in group),
         _ledger(record),
     )
+
+
+def _counted(
+    record: PowerRecord, said: list[Claim], training: list[Claim], cut: Cut
+) -> list[Claim]:
+    """Return claims as they count: none may FAIL for what is missing of a record."""
+    if record.problems and not cut.lines:
+        cut = Cut(record.problems[0], lines=True)
+    lasting = _lasting(record, training, cut)
+    return [
+        unknown(claim.id, f"{cut.why}: {claim.message}", "hold the drill again")
+        if cut.why and claim.verdict is Verdict.FAIL and claim.id not in lasting
+        else claim
+        for claim in said
+    ]
+
+
+def _lasting(record: PowerRecord, training: list[Claim], cut: Cut) -> set[str]:
+    """Return the claims that nothing that is missing can undo: what was seen, and happened."""
+    found = {name for name, whats in LASTING.items() if record.happened(*whats)}
+    if claims_plant.misused(record):
+        found.add("DD8 stores")
+    if any(c.id in RESTS_ON and c.verdict is Verdict.FAIL for c in training):
+        found.add("DD5 training")
+    return found | {"DD1 no trip"} | (set() if cut.lines else {"DD4 ramps", "DD13 sag"})
 
 
 def _asked(claim: Claim, *, asked: bool) -> Claim:

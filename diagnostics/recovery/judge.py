@@ -25,6 +25,7 @@ from rackproof.diagnostics.verdict import Verdict, roll_up
 SCHEMA = "rackproof.drill/1"
 WHATEVER = frozenset(("digests", "fault-free", "replay", "processes", "no-process-left"))
 """Claims that no full disk excuses: wrong states, and processes that are not as they should be."""
+NOT_WHOLE = "the record is not whole"
 NOTHING: frozenset[str] = frozenset()
 
 
@@ -120,7 +121,7 @@ def _excused(found: View, claims: list[Claim]) -> list[Claim]:
     """
     full, cure, kept = no_space(found.record), "make room, and hold it again", WHATEVER
     if not found.record.whole:
-        full, cure, kept = ["the record is not whole"], "read the one that was written", NOTHING
+        full, cure, kept = [NOT_WHOLE], "read the one that was written", NOTHING
     return [
         unknown(claim.id, f"{full[0]}: {claim.message}", cure, claim.level)
         if full and claim.verdict is Verdict.FAIL and claim.id not in kept
@@ -134,7 +135,7 @@ def judge(record: DrillRecord) -> Recovery:
     found = view(record)
     claims, needed = _excused(found, _claims(found)), proofs.required(found)
     levels = proofs.levels(found, claims)
-    zone = _power(record, claims)
+    zone = _power(found, claims)
     more = () if zone is None else zone.claims
     counted = soften([*claims, *more, *(level.claim for level in levels)], needed)
     book = found.book() if zone is None else zone.ledger
@@ -160,9 +161,22 @@ def judge(record: DrillRecord) -> Recovery:
     )  # fmt: skip
 
 
-def _power(record: DrillRecord, claims: list[Claim]) -> power.Judged | None:
+def _power(found: View, claims: list[Claim]) -> power.Judged | None:
     """Return what is said of the power zone, None where the drill has none."""
+    record = found.record
     due = record.head.expected.power
     if not due and not powered.present(record.facts):
         return None
-    return power.judge(powered.read(record.facts), due, claims, record.head.steps)
+    facts = powered.read(record.facts)
+    return power.judge(facts, due, claims, record.head.steps, _cut(found))
+
+
+def _cut(found: View) -> power.Cut:
+    """Return why a record does not hold all that happened, if so."""
+    if not found.record.whole:
+        return power.Cut(NOT_WHOLE, lines=True)
+    if found.gaps or found.hits:
+        return power.Cut([*found.gaps, *found.hits][0], lines=bool(found.gaps))
+    if not found.faulted.course.finished:
+        return power.Cut("the training run did not come to its end", lines=False)
+    return power.WHOLE

@@ -182,3 +182,14 @@ def test_dd13_a_load_around_it_that_is_not_known(scene):
     at = scene.one("event", **LONG)["at"]
     scene.trace(RACK, "mean", lambda *_: None, begin=at + 0.3, end=at + 0.5)
     assert scene.verdicts()["DD13"] == "UNKNOWN"
+
+
+# --- what equipment did, at whatever time --------------------------------------------------------
+@pytest.mark.parametrize(("what", "claim"), [("gpu-reset", "DD13"), ("bbu-empty", "DD8")])
+def test_what_no_rack_may_do_fails_at_any_time_whatever_was_asked(scene, what, claim):
+    scene.add("electric", run="dimmed", at=70.0, what=what, feed=RACK)
+    assert scene.others() == {claim: "FAIL"}
+    scene.due = ("DD1",)
+    assert scene.verdicts()[claim] == "FAIL"
+    scene.change("electric", {"run": "control"}, what=what)
+    assert scene.verdicts()[claim] == "PASS"
