@@ -114,7 +114,7 @@ def _killed(zone: PowerZone) -> None:
 def drawn(draw: Random) -> Part:
     """Return an event of drawn size and times, which may begin before the last one is got over."""
     name, cut = f"drawn {draw.getrandbits(32):08x}", draw.uniform(0.05, 0.4)
-    held_for, rest = draw.uniform(10.0, 40.0), draw.uniform(5.0, 30.0)
+    held_for, rest = draw.uniform(8.0, 30.0), draw.uniform(2.0, 15.0)
     kind = draw.choices(("limit", "ac", "ramp", "sag"), (0.6, 0.15, 0.15, 0.1))[0]
     blind = draw.random() < BLINDED
     share = draw.uniform(0.1, 1.0)
@@ -142,8 +142,8 @@ def drawn(draw: Random) -> Part:
             zone.lift()
         zone.run(rest)
 
-    waits = READY_S + (RECOVER_S if kind == "sag" else 0.0)
-    return Part(name, hold, waits + 2.0 * held_for + rest)
+    waits = RECOVER_S if kind == "sag" else READY_S
+    return Part(name, hold, LIKELY * waits + 1.4 * held_for + rest)
 
 
 def random_events(seed: int, count: int) -> Drill:
@@ -156,8 +156,8 @@ def random_events(seed: int, count: int) -> Drill:
     )
 
 
-READY_S = 90.0
-"""The longest wait for a load of which something can be cut."""
+READY_S, LIKELY = 60.0, 0.7
+"""The longest wait for a load of which something can be cut, and how much of it is planned."""
 BLINDED = 0.3
 """Share of drawn events in which sensors are lost as well."""
 LIMIT_20, LIMIT_40 = _lowered("limit -20 %", SMALL), _lowered("limit -40 %", LARGE)

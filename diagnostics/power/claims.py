@@ -36,6 +36,8 @@ LOW, HIGH = 0.93, 0.97
 TURNS_A_MINUTE = 1.0
 OVER_RAMP = 1.1
 """How much faster than configured a cap may move (DD4)."""
+GRAIN = 0.02
+"""Of a tick: looks come that much early or late."""
 GRAIN_W = 1.0
 """Moves of a cap that are smaller than this are none."""
 AGAIN = "hold the drill again"
@@ -211,19 +213,26 @@ def ramps(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
 
 
 def _moves(caps: tuple[Caps, ...], record: PowerRecord) -> list[tuple[float, float]]:
-    """Return (when, W/s) of every change of a cap, over the time since the change before it.
+    """Return (when, W/s) of every change of a cap: over a tick of moving down, a cycle of moving up.
 
-    A cap that stood still moves down for one tick of the controller, and up for one cycle. Before
-    the first one that is told, a GPU has what is usual.
+    A cap that stood still has moved for one tick, or for one cycle upwards, at its first move.
+    Before the first one that is told, a GPU has what is usual.
     """
     found = []
     usual = caps[0].watts if math.isinf(record.usual) else record.usual
-    for before, after in itertools.pairwise([Caps(-math.inf, "", usual), *caps]):
-        tick, passed = record.settings["tick"], after.at - before.at
-        still = record.settings["cycle"] if after.watts > before.watts else tick
-        seconds = max(passed if passed <= 2.0 * tick else min(passed, still), 1e-6)
-        if after.watts != before.watts:
-            found.append((after.at, (after.watts - before.watts) / seconds))
+    told = [Caps(-math.inf, "", usual), *caps]
+    tick, cycle = record.settings["tick"], record.settings["cycle"]
+    for place in range(1, len(told)):
+        up = told[place].watts > told[place - 1].watts
+        least, still = (cycle, cycle) if up else (tick, tick)
+        moving, begin = 0.0, place
+        while begin > 0 and moving < least * (1.0 - GRAIN):
+            gap = told[begin].at - told[begin - 1].at
+            moving += gap if gap <= 2.0 * still and not up else min(gap, still)
+            begin -= 1
+        change = told[place].watts - told[begin].watts
+        if change and (change > 0.0) == up:
+            found.append((told[place].at, change / moving))
     return found
 
 
