@@ -14,6 +14,7 @@ from rackproof.diagnostics.diagnosis import Diagnosis
 from rackproof.diagnostics.evidence import Record, gpu_of
 from rackproof.diagnostics.limits import from_record
 from rackproof.diagnostics.retest.outcomes import Retests
+from rackproof.diagnostics.unheld import held
 from rackproof.diagnostics.verdict import Verdict, roll_up
 from rackproof.harness.model import Event
 
@@ -70,7 +71,7 @@ def judge(record: Record) -> Judgement:
     """
     plan = record.planned()
     limits = from_record(record.head.limits)
-    checks = all_checks(plan, limits)
+    checks = held(record.head, limits, all_checks(plan, limits))
     counted = [c for c in checks if c.waiver is None]
     verdicts = [c.verdict for c in counted]
     if not record.ended or record.problems:

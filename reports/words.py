@@ -12,6 +12,7 @@ from rackproof.diagnostics.diagnosis import Diagnosis
 from rackproof.diagnostics.evidence import gpu_of
 from rackproof.diagnostics.judge import Judgement
 from rackproof.diagnostics.limits import Limit
+from rackproof.diagnostics.unheld import unheld
 from rackproof.diagnostics.verdict import Verdict
 from rackproof.harness.metrics import metrics
 from rackproof.harness.model import Value
@@ -270,4 +271,7 @@ def headline(judgement: Judgement) -> str:
         judgement.asked and judgement.counts["UNKNOWN"]
     ):
         text += f"; {counted(len(unknown(judgement)), 'check')} could not be judged"
+    silent = unheld(judgement.checks)
+    if silent:
+        text += f"; your limits on {named(silent)} held nothing"
     return "; ".join([text, *remarks(judgement)])

@@ -33,10 +33,11 @@ Look = tuple[float, float, float, float]
 
 @dataclass(slots=True)
 class Meter:
-    """One rack's meter, and what it said."""
+    """One rack's meter, and what it said; not `there` where the rack's file has no shelves."""
 
     host: Host
     subject: str
+    there: bool = True
     traces: dict[Key, Points] = field(default_factory=lambda: defaultdict(list))
     edges: list[Edge] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
@@ -44,6 +45,8 @@ class Meter:
 
     def look(self, now: float) -> float:
         """Read it; return what the mains see now in W, or NaN."""
+        if not self.there:
+            return math.nan
         watts, charge, strain = (self._read(metric) for metric in (INPUT, CHARGE, STRAIN))
         self.looks.append((now, watts, charge, strain))
         return watts
@@ -75,6 +78,9 @@ class RackShown:
     def note(self, notes: Run) -> None:
         """Write what it showed."""
         subject, meter = self.meter.subject, self.meter
+        if not meter.there:
+            self._note_raw(notes)
+            return
         notes.read(CHARGE, self._charge, subject)
         notes.read(STRAIN, self._strain, subject)
         if not self.whole:
@@ -82,10 +88,7 @@ class RackShown:
             for metric in (*RAW, *MAINS, LEFT):
                 notes.miss(metric, error, subject)
             return
-        raw, mains = self._raw_lines(), tried(self._mains_lines)
-        _note_line(notes, "power.step", raw, subject)
-        rising = [_rise(own.edges) for own in self._own]
-        notes.note("power.step.ramp", fastest(rising) / 1e3, subject)
+        raw, mains = self._note_raw(notes), tried(self._mains_lines)
         if isinstance(mains, DeviceError):
             for metric in MAINS:
                 notes.miss(metric, mains, subject)
@@ -94,6 +97,14 @@ class RackShown:
             notes.note("power.step.mains.ramp", fastest([_rise(meter.edges)]) / 1e3, subject)
         notes.read(LEFT, self._left, subject)
         notes.note(TRACE, self._picture(raw, mains), subject)
+
+    def _note_raw(self, notes: Run) -> list[Line]:
+        """Write what its GPUs drew together; return their lines."""
+        raw, subject = self._raw_lines(), self.meter.subject
+        _note_line(notes, "power.step", raw, subject)
+        rising = [_rise(own.edges) for own in self._own]
+        notes.note("power.step.ramp", fastest(rising) / 1e3, subject)
+        return raw
 
     @property
     def _own(self) -> Sequence[Stepped]:

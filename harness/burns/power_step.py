@@ -73,8 +73,12 @@ class _Work:
         self.crew, self.notes = crew, notes
         self.time = Together(crew)
         self.found: dict[str, Stepped] = {}
-        host = bench.around if bench.parts(WIDE, "power") else None
-        self.meters = [Meter(host, each) for each in bench.parts(WIDE, "power") if host]
+        host = bench.around
+        self.meters = [Meter(host, each) for each in bench.parts(WIDE, "power")]
+        if not self.meters:
+            self.meters = [
+                Meter(host, f"{rack}/power", there=False) for rack in _whole(crew, bench)
+            ]
 
     def of(self, device: Device) -> Stepped:
         """Return what a GPU showed so far."""
@@ -178,11 +182,19 @@ class _Work:
     def recover(self) -> None:
         """Let the stores come back, where anybody sees that they do."""
         self.time.load(0.0)
-        if all(CHARGE in meter.why for meter in self.meters):
+        if all(CHARGE in meter.why or not meter.there for meter in self.meters):
             return
         for _ in range(round(RECOVER_S / RECOVERS_S)):
             self.time.wait(RECOVERS_S)
             self.meter()
+
+
+def _whole(crew: Crew, bench: Bench) -> list[str]:
+    """Return the racks all of whose GPUs take part."""
+    racks = dict.fromkeys(gpu.subject.partition("/")[0] for gpu in bench.spec.gpus)
+    absent = {gpu.subject.partition("/")[0] for gpu in bench.spec.gpus
+              if gpu.subject not in crew.devices}  # fmt: skip
+    return [rack for rack in racks if rack not in absent]
 
 
 def run(crew: Crew, bench: Bench, notes: Run) -> None:
@@ -201,7 +213,9 @@ def run(crew: Crew, bench: Bench, notes: Run) -> None:
     delays = {s: tried(partial(own.seen, own.delay)) for s, own in here.items()}
     crew.each(partial(_note, work, delays))
     for meter in work.meters:
-        _rack(work, bench, meter).note(notes)
+        shown = _rack(work, bench, meter)
+        if shown.whole or meter.there:
+            shown.note(notes)
     _note_sensors(work, notes)
 
 

@@ -159,3 +159,13 @@ def test_a_power_sensor_that_is_away_leaves_the_rest_and_accuses_nobody(make):
     assert values["gpu.present", GPU] == 1
     assert values["power.steady", GPU] == pytest.approx(1400.0, rel=0.01)
     assert {s for _, s in gaps} == {GPU, "rack0/power"}
+
+
+def test_the_gpus_of_a_rack_without_shelves_are_added_up_too(make):
+    bench = make()
+    values, gaps = step(bench)
+    assert gaps == {}
+    swing = 8 * (700.0 - 68.6)
+    assert values["power.step.line", "rack0/power"] == pytest.approx(swing * 2 / 3.14159, rel=0.08)
+    assert values["power.step.ramp", "rack0/power"] > 50.0
+    assert not [metric for metric, _ in values if ".mains." in metric]
