@@ -156,7 +156,7 @@ def random_events(seed: int, count: int) -> Drill:
     )
 
 
-READY_S, LIKELY = 60.0, 0.7
+READY_S, LIKELY = 60.0, 0.4
 """The longest wait for a load of which something can be cut, and how much of it is planned."""
 BLINDED = 0.3
 """Share of drawn events in which sensors are lost as well."""

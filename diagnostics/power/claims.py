@@ -213,7 +213,7 @@ def ramps(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
 
 
 def _moves(caps: tuple[Caps, ...], record: PowerRecord) -> list[tuple[float, float]]:
-    """Return (when, W/s) of every change of a cap: over a tick of moving down, a cycle of moving up.
+    """Return (when, W/s) of every change of a cap, over a tick of moving down or a cycle up.
 
     A cap that stood still has moved for one tick, or for one cycle upwards, at its first move.
     Before the first one that is told, a GPU has what is usual.
