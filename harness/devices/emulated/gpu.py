@@ -42,6 +42,8 @@ FULL_LOAD_C = 65.0
 """Die temperature at full load where a rack file gives no thermal resistance: assumed."""
 COOLANT_C = 25.0
 """Coolant or inlet air where a rack file gives none: assumed."""
+COLDEST_C, HOTTEST_C, MOST_W = -273.0, 10_000.0, 1e6
+"""What no GPU is beyond, whatever a rack file assumes."""
 HBM_HOTTER_C = 4
 """How much hotter than the die the memory reads: assumed."""
 _FP32_OF_PEAK, _HBM_OF_PEAK = 0.75, 0.82
@@ -306,17 +308,31 @@ class EmulatedGpu:
 
 
 def part_of(spec: RackSpec, row: Any) -> physics.Part:
-    """Return what the equations need of the GPU that `row` describes."""
+    """Return what the equations need of the GPU that `row` describes.
+
+    A SpecError for figures that are those of no GPU at all.
+    """
     constants = Constants(spec, spec.sku)
     power = int(row["limit_default_mw"]) / 1000.0
     coolant = spec.assumed("coolant_temperature")
     coolant = COOLANT_C if coolant is None else float(coolant)
     resistance = spec.assumed("thermal_resistance")
+    idle = constants.number("power_idle")
+    full = FULL_LOAD_C if resistance is None else coolant + float(resistance) * power
+    for said, value, low, high in (
+        ("draws {} W at most", power, 1.0, MOST_W),
+        ("draws {} W idle", idle, 0.0, MOST_W),
+        ("is cooled at {} C", coolant, COLDEST_C, HOTTEST_C),
+        ("comes to {} C under load", full, COLDEST_C, HOTTEST_C),
+    ):
+        if not low <= value <= high:
+            msg = f"{spec.file}: a GPU that {said.format(f'{value:g}')} is none: see [emulation]"
+            raise SpecError(msg)
     return physics.Part(
-        power_idle=constants.number("power_idle"),
+        power_idle=idle,
         power_max=power,
         coolant=coolant,
-        full_load=FULL_LOAD_C if resistance is None else coolant + float(resistance) * power,
+        full_load=full,
         slowdown=float(row["slowdown_c"]),
         clock_idle=CLOCK_IDLE_MHZ,
         clock_max=constants.number("sm_clock_max"),

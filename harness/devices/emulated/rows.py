@@ -130,7 +130,11 @@ def fill(row: Any, spec: RackSpec, gpu: Gpu, birth: Birth, position: int) -> Non
     }
     fields = place | part_fields(constants) | _fabric(spec, position)
     for name, value in fields.items():
-        row[name] = value
+        try:
+            row[name] = value
+        except OverflowError:
+            msg = f"{spec.file}: {name} of an emulated GPU cannot be {value}: see [emulation]"
+            raise SpecError(msg) from None
     fill_links(row, spec.links, constants)
 
 

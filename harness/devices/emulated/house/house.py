@@ -22,7 +22,7 @@ from rackproof.harness.devices.emulated.house.cooling import Design, cooling
 from rackproof.harness.devices.emulated.house.hierarchy import RACKS, Hierarchy, layout
 from rackproof.harness.devices.emulated.house.ledger import Ledger, Record, State
 from rackproof.harness.devices.emulated.house.parameters import Parameters
-from rackproof.harness.devices.emulated.house.plan import plan
+from rackproof.harness.devices.emulated.house.plan import plan, refuse_hot_or_dead
 from rackproof.harness.devices.emulated.house.sheet import Sheet
 from rackproof.harness.devices.emulated.house.stores import StoreRating
 from rackproof.harness.devices.emulated.identity import birth
@@ -62,6 +62,7 @@ class PowerHouse:
         self.feeds = Hierarchy(self.layout, self.plan, given)
         self.stores = tuple(self.feeds.stores)
         parts = tuple(part_of(spec, row) for row in rows)
+        refuse_hot_or_dead(spec, parts)
         self._racks = self.layout.feed_of - RACKS
         spread = np.array([birth(spec, gpu).spread for gpu in spec.gpus])
         gamma = given.number("speed.gamma")

@@ -4,11 +4,13 @@ In: a RackSpec and Parameters. Out: Plan and one RackPlan for each rack. A rack 
 open what the house must know is a SpecError that names every value that is missing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rackproof.harness.devices.emulated.house.breaker import Curve
 from rackproof.harness.devices.emulated.house.parameters import Parameters
 from rackproof.harness.devices.emulated.house.stores import StoreRating
+from rackproof.harness.devices.emulated.physics import Part
 from rackproof.harness.errors import SpecError
 from rackproof.harness.spec import RackSpec
 
@@ -85,6 +87,32 @@ def _refuse_what_is_open(spec: RackSpec) -> None:
         missing.append(f"power_default of a {spec.sku.key}, which is announced and not known")
     if missing:
         msg = f"{spec.file}: nothing to build its power with: {'; '.join(missing)}"
+        raise SpecError(msg)
+
+
+def refuse_hot_or_dead(spec: RackSpec, parts: Sequence[Part]) -> None:
+    """Raise SpecError where the file's GPUs can not be: their equations would have no answer."""
+    for part in parts:
+        idle = part.coolant + part.resistance * part.power_idle
+        if not 0.0 < part.power_idle < part.power_max:
+            msg = (
+                f"a GPU that draws {part.power_idle:g} W idle and {part.power_max:g} W at most:"
+                " power_idle must be above 0 and under power_default"
+            )
+        elif part.full_load <= part.coolant:
+            msg = (
+                f"coolant_temperature is {part.coolant:g} C and a GPU has {part.full_load:g} C at"
+                " full load: no heat goes that way; lower coolant_temperature, or state a"
+                " thermal_resistance above 0"
+            )
+        elif idle >= part.slowdown:
+            msg = (
+                f"an idle GPU has {idle:.0f} C with coolant of {part.coolant:g} C, and is slowed"
+                f" down from {part.slowdown:g} C on: no load can run"
+            )
+        else:
+            continue
+        msg = f"{spec.file}: [emulation]: {msg}"
         raise SpecError(msg)
 
 

@@ -1,10 +1,14 @@
+import contextlib
 import re
 
+import numpy as np
 import pytest
 
 from rackproof.harness.devices.emulated.house import parameters
+from rackproof.harness.devices.emulated.house.house import PowerHouse
 from rackproof.harness.devices.emulated.house.parameters import MARKS, shipped
 from rackproof.harness.devices.emulated.house.plan import plan
+from rackproof.harness.devices.emulated.rack import EmulatedRack
 from rackproof.harness.errors import SpecError
 from rackproof.harness.spec import build, load
 
@@ -115,3 +119,60 @@ def test_what_is_only_announced_is_refused_by_name():
 def test_what_a_file_leaves_open_is_named(power, missing):
     with pytest.raises(SpecError, match=missing):
         plan(toy(power), shipped())
+
+
+HOT = """
+[rack]
+name = "hot"
+source = "emulated"
+[[tray]]
+count = 1
+gpus = 4
+[gpu]
+sku = "gb300"
+[power]
+uncappable_kw = 2
+[cooling]
+kind = "flc"
+[emulation]
+"""
+
+
+def build_house(tmp_path, lines):
+    spec = build((HOT + lines).encode(), "hot.toml")
+    with contextlib.closing(EmulatedRack.build(spec, 1, tmp_path / "state")) as rack:
+        house = PowerHouse(spec, rack.driver.rows, 1)
+        house.load[:] = 1.0
+        house.advance(2.0)
+        house.pumps("rack0", 0.5)
+        house.advance(2.0)
+        return house.meter().feed, house.bank.temperature
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("coolant_temperature = 95.0", "no heat goes that way"),
+        ("coolant_temperature = 65.0", "no heat goes that way"),
+        ("thermal_resistance = 0", "no heat goes that way"),
+        ("coolant_temperature = 95.0\nthermal_resistance = 0.03", "no load can run"),
+        ("power_idle = 0", "power_idle must be above 0"),
+        ("power_default = 150\npower_idle = 150", "under power_default"),
+        ("power_default = 0", "none: see"),
+        ("power_min = -1000", "cannot be -1000"),
+        ("power_min = 1e9", "cannot be 1000"),
+        ("thermal_resistance = 1e9", "none: see"),
+        ("coolant_temperature = -300", "none: see"),
+    ],
+)
+def test_gpus_that_cannot_be_are_refused_by_the_files_name(tmp_path, lines, said):
+    with pytest.raises(SpecError, match=f"hot.toml: .*{said}"):
+        build_house(tmp_path, lines)
+
+
+@pytest.mark.parametrize("celsius", [-10.0, 45.0, 60.0, 64.9])
+def test_odd_coolant_that_can_be_leaves_all_of_it_finite(tmp_path, celsius):
+    feed, temperature = build_house(tmp_path, f"coolant_temperature = {celsius}")
+    assert np.isfinite(feed).all()
+    assert np.isfinite(temperature).all()
+    assert (temperature > celsius).all()
