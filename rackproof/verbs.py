@@ -251,11 +251,20 @@ def spares(runs: tuple[str, ...], *, as_json: bool, **wanted: Any) -> int:
 
 
 @main.command()
-@click.option("--gpus", type=int, default=100_000, show_default=True, metavar="N")
+@click.option(
+    "--gpus", type=int, default=100_000, show_default=True, metavar="N", help="72 to 2000000"
+)
 @click.option(
     "--event", default="demand-response", show_default=True, metavar="demand-response|none"
 )
-@click.option("--cut", type=Number(), default=0.2, show_default=True, help="share of the load")
+@click.option(
+    "--cut",
+    type=Number(0.001, 0.6),
+    default=0.2,
+    show_default=True,
+    metavar="SHARE",
+    help="share of the load that the utility takes away",
+)
 @seed_option
 @as_json_option
 def campus(*, as_json: bool, **asked: Any) -> int:

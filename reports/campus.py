@@ -14,12 +14,15 @@ from rich.progress import Progress as Bar
 
 from rackproof.harness.power.campus import Wanted
 from rackproof.harness.power.campus_plan import LEVELS, Plan, figure
+from rackproof.harness.power.dimmer import Settings
 from rackproof.reports.terminal import PATIENCE, Page
 from rackproof.reports.words import counted
 
 Row = Mapping[str, Any]
 SHOWN = 10
-MEGA = 1e6
+MEGA, KILO = 1e6, 1e3
+SMALL = 10.0
+"""MW, or MWh: below it is told in kW, or kWh."""
 
 
 class Watching:
@@ -52,8 +55,8 @@ class Watching:
         page.line(f"{', '.join(parts)}; {counted(len(campus.jobs), 'job')} of"
                   f" {min(len(job.gpus) for job in campus.jobs):,} to"
                   f" {max(len(job.gpus) for job in campus.jobs):,} GPUs", hang="    ")  # fmt: skip
-        page.line(f"built for {campus.limit[0] / MEGA:.1f} MW at the utility; each level carries"
-                  " less than the sum of what hangs on it", hang="    ")  # fmt: skip
+        page.line(f"built for {_power(float(campus.limit[0]) / MEGA)} at the utility; each level"
+                  " carries less than the sum of what hangs on it", hang="    ")  # fmt: skip
         page.line(self._event(wanted), hang="    ")
         page.file.flush()
 
@@ -62,7 +65,7 @@ class Watching:
         if wanted.event == "none":
             return "no event: what the limits of the campus itself cost"
         minutes = figure("event", "lasts") / 60.0
-        return (f"event: the utility asks for {100 * wanted.cut:.0f} % less than the load of now,"
+        return (f"event: the utility asks for {100 * wanted.cut:.3g} % less than the load of now,"
                 f" without notice, for {minutes:.0f} min; then all is given back")  # fmt: skip
 
     def passed(self, share: float) -> None:
@@ -112,9 +115,13 @@ def _classes(page: Page, body: Row) -> None:
               indent="  ")  # fmt: skip
 
 
-def _energy(value: float) -> str:
+def _power(mega: float) -> str:
+    return f"{mega:,.1f} MW" if mega >= SMALL else f"{KILO * mega:,.0f} kW"
+
+
+def _energy(mega: float) -> str:
     # Noise may leave a little less than nothing.
-    return f"{max(value, 0.0):.2f} MWh"
+    return f"{mega:,.2f} MWh" if mega >= SMALL else f"{KILO * max(mega, 0.0):,.1f} kWh"
 
 
 def _share(value: float) -> str:
@@ -124,11 +131,11 @@ def _share(value: float) -> str:
 def _event(page: Page, body: Row) -> None:
     page.title("The event")
     under = "never under it" if body["under"] is None else f"under it after {body['under']:.0f} s"
-    page.line(f"limit {body['limit']:.2f} MW, {under}, {100 * body['settled']:.1f} % of it at the"
+    page.line(f"limit {_power(body['limit'])}, {under}, {100 * body['settled']:.1f} % of it at the"
               f" end; asked: within {body['deadline']:.0f} s", indent="  ",
               hang="    ")  # fmt: skip
-    page.line(f"highest load before {body['peak']:.2f} MW, after it {100 * body['rebound']:.1f} %"
-              f" of that; the batteries gave {body['bess_used']:.3f} MWh", indent="  ",
+    page.line(f"highest load before {_power(body['peak'])}, after it {100 * body['rebound']:.1f} %"
+              f" of that; the batteries gave {_energy(body['bess_used'])}", indent="  ",
               hang="    ")  # fmt: skip
 
 
@@ -138,9 +145,13 @@ def _sentence(body: Row) -> str:
         worst = tripped[0]
         return f"{counted(worst['tripped'], 'breaker')} of level {worst['level']} would trip"
     if not body["held"]:
-        return f"the limit of {body['limit']:.2f} MW was not kept within {body['deadline']:.0f} s"
+        return f"the limit of {_power(body['limit'])} was not kept within {body['deadline']:.0f} s"
     strain = max(row["strain"] for row in body["levels"])
-    return f"no breaker trips (strain {strain:.2f} at most), goodput {_share(body['lost'])} lost"
+    said = f"no breaker trips (strain {strain:.2f} at most), goodput {_share(body['lost'])} lost"
+    if not body["reserve"]:
+        said += (f"; the limit is kept, its reserve was not reached: {100 * body['settled']:.1f} %"
+                 f" of it at the end, {100 * Settings().target:.0f} % wanted")  # fmt: skip
+    return said
 
 
 def campus(body: Row, file: TextIO) -> None:

@@ -19,7 +19,7 @@ from rackproof.harness.power.dimmer import Bridge, Dimmer, Settings, upper_cycle
 from rackproof.harness.power.zone import TOP, Array, Layout
 
 EVENTS = ("demand-response", "none")
-LARGEST_CUT = 0.6
+LEAST_CUT, LARGEST_CUT = 0.001, 0.6
 HOUR, MEGA = 3600.0, 1e6
 
 
@@ -37,8 +37,8 @@ class Wanted:
         if self.event not in EVENTS:
             msg = f"--event: {self.event!r}{nearest(self.event, EVENTS)}: {', '.join(EVENTS)}"
             raise SpecError(msg)
-        if not 0.0 < self.cut <= LARGEST_CUT:
-            msg = f"--cut: {self.cut}: a share of the load, above 0 and up to {LARGEST_CUT}"
+        if not LEAST_CUT <= self.cut <= LARGEST_CUT:
+            msg = f"--cut: {self.cut}: a share of the load, {LEAST_CUT} to {LARGEST_CUT}"
             raise SpecError(msg)
 
 
@@ -70,8 +70,9 @@ class Campus:
     """What came of it. Powers in MW at the utility, energies in MWh, times in s after the event.
 
     `limit` is that of the event (None: there was none), `under` the time until the load itself was
-    under it for good (None: never), `held` whether it was in time and no breaker tripped. `peak` is
-    the highest load before the event, `rebound` the highest after it over that before. `lost` is
+    under it for good (None: never), `held` whether it was in time and no breaker tripped. `reserve`
+    says whether it came to rest at the Dimmer's target or below, which is under the limit. `peak`
+    is the highest load before the event, `rebound` the highest after it over that before. `lost` is
     the share of the goodput (iterations, weighted by GPUs) from the event to the end.
     """
 
@@ -89,6 +90,7 @@ class Campus:
     under: float | None
     deadline: float
     held: bool
+    reserve: bool
     rebound: float
     settled: float | None
     lost: float
@@ -217,7 +219,7 @@ def _result(
     in_time = limit is None or (under is not None and under <= deadline)
     tail = load[(load[:, 0] > end - 60.0) & (load[:, 0] <= end), 1]
     gpus = np.array([len(job.gpus) for job in campus.jobs], float)
-    total = float((gpus * ledger.seconds).sum())
+    settled = None if limit is None else float(tail.mean()) / limit
     return Campus(
         gpus=wanted.gpus,
         racks=controllers.racks,
@@ -233,9 +235,10 @@ def _result(
         under=under,
         deadline=deadline,
         held=in_time and not house.tripped.any(),
+        reserve=settled is None or settled <= Settings().settled_high,
         rebound=float(after.max()) / before if len(after) else 1.0,
-        settled=None if limit is None else float(tail.mean()) / limit,
-        lost=float((gpus * ledger.lost).sum()) / total,
+        settled=settled,
+        lost=float((gpus * ledger.lost).sum() / (gpus * ledger.seconds).sum()),
         energy_not_used=float(ledger.saved.sum()) / HOUR / MEGA,
         bess_used=(house.bess_full - house.bess_least) / HOUR / MEGA,
         seconds=ledger.seconds,

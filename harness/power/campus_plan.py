@@ -20,7 +20,7 @@ from rackproof.harness.power.dimmer import Job
 from rackproof.harness.power.zone import TOP, Array, Layout, Places
 
 LEVELS = ("utility", "substation", "main", "row", "rack")
-LEAST, MOST = 72, 4_000_000
+LEAST, MOST = 72, 2_000_000
 """One rack, and what a laptop's memory holds."""
 
 

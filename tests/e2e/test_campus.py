@@ -2,6 +2,9 @@
 
 import pytest
 
+from rackproof.harness.power.campus import LARGEST_CUT, LEAST_CUT
+from rackproof.harness.power.campus_plan import LEAST, MOST
+
 WORDS = ("campus", "--gpus", "1440", "--seed", "3")
 
 
@@ -35,6 +38,32 @@ def test_a_cut_that_cannot_be_held_is_fail(cli):
     assert "cannot come under its limit" in " ".join(done.out.split())
 
 
+def test_a_reserve_that_is_not_reached_stands_in_the_verdict(cli):
+    done = cli("campus", "--gpus", "245", "--seed", "1", "--cut", "0.25")
+    said = " ".join(done.out.split())
+    assert done.code == 0, done.err
+    assert "cannot come to its target, 95% of its limit" in said
+    assert "cannot come under its limit" not in said
+    assert "PASS no breaker trips" in said
+    assert "its reserve was not reached: 97.4 % of it at the end, 95 % wanted" in said
+
+
+def test_a_small_campus_is_told_in_kw(cli):
+    done = cli("campus", "--gpus", "72", "--seed", "1", "--cut", "0.155")
+    said = " ".join(done.out.split())
+    assert "built for 119 kW at the utility" in said
+    assert "asks for 15.5 % less" in said
+    assert "0.0 MW" not in said
+    assert "reserve" not in said
+
+
+def test_help_says_the_bounds(cli):
+    said = " ".join(cli("campus", "--help").out.split())
+    assert f"{LEAST} to {MOST}" in said
+    assert f"{LEAST_CUT}<=x<={LARGEST_CUT}" in said
+    assert "None" not in said
+
+
 def test_a_seed_is_drawn_and_shown(cli):
     first, other = cli("campus", "--gpus", "72", "--json"), cli("campus", "--gpus", "72", "--json")
     assert first.json["seed"] != other.json["seed"]
@@ -46,7 +75,10 @@ def test_a_seed_is_drawn_and_shown(cli):
     [
         (("--gpus", "10"), "--gpus: 10: a campus has 72"),
         (("--gpus", "many"), "--gpus"),
-        (("--cut", "0"), "--cut: 0.0"),
+        (("--gpus", "2000001"), "72 (one rack) to 2000000"),
+        (("--cut", "0"), "0.001<=x<=0.6"),
+        (("--cut", "1e-9"), "0.001<=x<=0.6"),
+        (("--cut", "0.61"), "0.001<=x<=0.6"),
         (("--cut", "nan"), "is no number"),
         (("--event", "demand"), "did you mean demand-response"),
         (("--seed", "-1"), "--seed"),

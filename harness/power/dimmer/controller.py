@@ -261,9 +261,14 @@ class Dimmer:
             self._pace[lower] = 0
             self._starts[lower] = np.nan
         short = found.unmet > 1.0 + np.where(self._limits.contracted(), ROUGH, SHORT) * limit
-        told.feeds("alarm", names, short & ~bands.short,
-                   "cannot come under its limit: {unmet:.0f} W over the target remain with every"
-                   " job at its floor", {"unmet": found.unmet, "limit": limit})  # fmt: skip
+        left = {"unmet": found.unmet, "limit": limit}
+        # What is cut is cut to the target: what stays over that may still be under the limit.
+        under = found.unmet <= (1.0 - self.settings.target) * limit
+        for which, goal in ((under, f"to its target, {self.settings.target:.0%} of its limit"),
+                            (~under, "under its limit")):  # fmt: skip
+            told.feeds("alarm", names, short & ~bands.short & which,
+                       f"cannot come {goal}: {{unmet:.0f}} W over the target remain with every"
+                       " job at its floor", left)  # fmt: skip
         bands.short |= short
 
     def _raise(self, outlook: Outlook, limit: Array, told: Telling) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rackproof.harness.errors import SpecError
-from rackproof.harness.power.campus import Wanted, simulate
+from rackproof.harness.power.campus import Wanted, _under, simulate
 from rackproof.harness.power.campus_house import CampusHouse, speed
 from rackproof.harness.power.campus_plan import LEVELS, figure, plan, table
 
@@ -60,7 +60,8 @@ def test_a_number_that_is_none_of_a_campus_is_refused(gpus):
 @pytest.mark.parametrize(
     ("given", "said"),
     [({"event": "demand-respond"}, "did you mean demand-response"), ({"event": ""}, "--event"),
-     ({"cut": 0.0}, "--cut"), ({"cut": 0.9}, "--cut"), ({"cut": float("nan")}, "--cut")],
+     ({"cut": 0.0}, "--cut"), ({"cut": 1e-9}, "0.001 to 0.6"), ({"cut": 0.9}, "--cut"),
+     ({"cut": float("nan")}, "--cut")],
 )  # fmt: skip
 def test_an_event_that_is_none_is_refused(given, said):
     with pytest.raises(SpecError, match=said):
@@ -155,6 +156,26 @@ def test_a_cut_under_all_floors_is_not_held_and_says_so():
     deep = simulate(Wanted(720, cut=0.6, seed=1))
     assert not deep.held
     assert any("cannot come under" in text for text in deep.alarms)
+    assert not deep.reserve
+
+
+def test_a_limit_that_is_kept_without_its_reserve_says_which_of_the_two(event):
+    tight = simulate(Wanted(1283, cut=0.28, seed=7))
+    assert tight.held
+    assert 0.97 < tight.settled < 1.0
+    assert not tight.reserve
+    assert any("cannot come to its target, 95% of its limit" in text for text in tight.alarms)
+    assert not any("under its limit" in text for text in tight.alarms)
+    assert event.reserve
+
+
+def test_a_limit_that_is_passed_again_at_the_end_is_not_held():
+    load = np.array([(at, 90.0) for at in range(3, 601, 3)], float)
+    assert _under(load, 100.0, 0.0, 600.0) == 0.0
+    load[-1, 1] = 101.0
+    assert _under(load, 100.0, 0.0, 600.0) is None
+    load[-1, 1], load[100, 1] = 90.0, 101.0
+    assert _under(load, 100.0, 0.0, 600.0) == 303.0
 
 
 def test_the_same_seed_gives_the_same_answer_and_plain_json(event):
