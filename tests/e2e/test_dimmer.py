@@ -54,6 +54,18 @@ def test_jobs_of_ones_own(rack, dimmer):
     assert {order.job for order in orders} == {"low"}
 
 
+def test_what_makes_no_sense_is_refused(dimmer):
+    for act in (dimmer.load, lambda feed: dimmer.limit(feed, 1000.0)):
+        with pytest.raises(ValueError, match="no feed is called 'rack0'.* rack0/power"):
+            act("rack0")
+    for watts in (float("nan"), float("inf"), -1.0):
+        with pytest.raises(ValueError, match="watts must be a finite number"):
+            dimmer.limit(FEED, watts)
+    for seconds in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="time cannot pass"):
+            dimmer.tick(seconds)
+
+
 def test_one_that_is_killed(rack, dimmer):
     dimmer.limit(FEED, loaded(rack, dimmer) * 0.8)
     dimmer.run(20.0)
@@ -111,7 +123,7 @@ def outcomes(tmp_path):
 def test_a_dimmer_holds_a_rack_and_lets_it_go(outcomes, rack):
     found, said = outcomes(OWN, "--rack", rack, "--rack-out", "run", "--rack-seed", "1")
     assert set(found.values()) == {"passed"}, said
-    assert len(found) == 5
+    assert len(found) == 6
 
 
 def test_real_gpus_are_touched_only_with_leave(outcomes, command, tmp_path):
