@@ -9,11 +9,10 @@ import math
 
 import numpy as np
 
-from rackproof.diagnostics.power.breaker import curve, strain
 from rackproof.diagnostics.power.record import Caps, PowerRecord
+from rackproof.diagnostics.power.sound import strains
 from rackproof.diagnostics.power.windows import (
     Window,
-    inside,
     load_before,
     long_means,
     seconds_under,
@@ -25,8 +24,6 @@ from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out
 
 STRAIN = 0.25
 """The most of the trip integral that may be used (DD1)."""
-STRAIN_OFF, STRAIN_NEAR = 0.3, 0.03
-"""How far a told trip integral may lie from the one that its load makes: a share, and this more."""
 SILENT_S = 30.0
 """The longest that lost telemetry may go without an alarm (DD9)."""
 NOTICED_S = 3.0
@@ -68,9 +65,7 @@ def no_trip(record: PowerRecord, *, due: bool) -> Claim:
     said = f"the trip integral came to {worst:.3f} ({where}), {STRAIN} allowed"
     if worst > STRAIN:
         return broken(name, said)
-    untrue = [
-        doubt for w in windows(record) if w.event.what == "limit" if (doubt := _odd(record, w))
-    ]
+    untrue = [*strains(record)]
     if untrue:
         return unknown(name, some(untrue), AGAIN)
     return holds(name, f"no trip{_levels(record)}; {said}")
@@ -81,29 +76,6 @@ def _levels(record: PowerRecord) -> str:
     cuts = {round(100.0 * (1.0 - w.event.watts / w.event.steady)) for w in windows(record)
             if w.event.steady > 0.0 and w.event.watts > 0.0}  # fmt: skip
     return f" at {', '.join(f'-{cut} %' for cut in sorted(cuts))}" if cuts else ""
-
-
-def _odd(record: PowerRecord, window: Window) -> str:
-    """Return in words how far a trip integral is from what its load makes by the formula."""
-    series, of = record.feed(window.event.feed), curve(record.settings)
-    if not of.known:
-        return "the curve of the breakers is not in the record"
-    if series is None or not window.event.watts > 0.0:
-        return f"{window.name}: no load, or no limit"
-    part = inside(series.at, window.event.at + series.every, window.until)
-    if not part.any():
-        return f"{window.name}: it takes no time"
-    before = series.strain[: int(np.flatnonzero(part)[0])]
-    begin = float(before[-1]) if len(before) else 0.0
-    limit = window.event.watts
-    made = [
-        strain(each[part], series.every, limit, of, begin) for each in (series.mean, series.seen)
-    ]
-    low, high = (pick([float(each.max()) for each in made]) for pick in (min, max))
-    told = float(series.strain[part].max())
-    if low * (1.0 - STRAIN_OFF) - STRAIN_NEAR <= told <= high * (1.0 + STRAIN_OFF) + STRAIN_NEAR:
-        return ""
-    return f"{window.name}: a trip integral of {told:.3f} is told, its load makes {high:.3f}"
 
 
 def bites(record: PowerRecord, window: Window) -> bool:
@@ -197,7 +169,8 @@ def ramps(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
     for job, caps in record.caps.items():
         for begin, rate in _moves(caps, record):
             way = "up" if rate > 0.0 else "down"
-            most = up if rate > 0.0 else _allowed_down(found, (begin, job), rates)
+            own = (_way(caps, begin, rates[3]), begin, job)
+            most = up if rate > 0.0 else _allowed_down(found, own, rates)
             fastest[way] = max(fastest[way], abs(rate) if most < math.inf else 0.0)
             if abs(rate) > most * OVER_RAMP:
                 how = (
@@ -236,18 +209,32 @@ def _moves(caps: tuple[Caps, ...], record: PowerRecord) -> list[tuple[float, flo
     return found
 
 
-def _allowed_down(found: list[Window], cut: tuple[float, str], rates: list[float]) -> float:
-    """Return the rate that a cut (when, of which job) may have, by what the Dimmer said it does.
+def _way(caps: tuple[Caps, ...], at: float, tick: float) -> float:
+    """Return when the way down began on which a cap is at a moment, without a rest."""
+    place = max(n for n, cap in enumerate(caps) if cap.at <= at)
+    while (
+        place > 1
+        and caps[place - 1].watts < caps[place - 2].watts
+        and caps[place].at - caps[place - 1].at <= 2.0 * tick
+    ):
+        place -= 1
+    return caps[place].at
 
-    A cut of which it said nothing may have none; if the word comes within a tick, the normal one.
+
+def _allowed_down(found: list[Window], cut: tuple[float, float, str], rates: list[float]) -> float:
+    """Return the rate that a cut may have, by what the Dimmer said that it does.
+
+    The cut is (when the way down began, when it is, of which job). One of which it said nothing,
+    now or as the way began, may have none; if the word comes within a tick, the normal one.
     """
-    (at, job), (normal, urgent, _, tick, _) = cut, rates
+    (begun, at, job), (normal, urgent, _, tick, _) = cut, rates
     ways = {"normal": normal, "urgent": urgent, "step": math.inf}
     own = [w for w in found if w.event.at <= at < w.until]
 
     def most(window: Window) -> float:
         late = normal if window.word(at + tick, job) else 0.0
-        return math.inf if window.emergency else ways.get(window.word(at, job), late)
+        said = window.word(at, job) or window.word(begun, job)
+        return math.inf if window.emergency else ways.get(said, late)
 
     return max((most(window) for window in own), default=normal)
 
@@ -286,6 +273,9 @@ def lost_telemetry(record: PowerRecord, *, due: bool) -> Claim:
 def priority(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
     """DD10: a job is cut only where all jobs of lower priority are at their floors."""
     name = "DD10 priority"
+    unequal = _unequal(record)
+    if unequal:
+        return broken(name, some(unequal))
     jobs = sorted(record.jobs.values(), key=lambda job: job.priority)
     if len({job.priority for job in jobs}) < 2:  # noqa: PLR2004 - an order wants two
         return absent(name, "no two jobs of different priority", due=due)
@@ -307,6 +297,21 @@ def priority(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
     if wrong:
         return broken(name, some(wrong))
     return holds(name, some(seen)) if seen else absent(name, "no cut", due=due)
+
+
+def _unequal(record: PowerRecord) -> list[str]:
+    """Return in words where GPUs of one job had several caps, and nobody said that it was refused.
+
+    Who is asked for less, or more, than the rest of its job is cut by no priority at all.
+    """
+    apart = [cap for caps in record.caps.values() for cap in caps if cap.differ]
+    late = record.settings.get("cycle", 0.0)
+    told = [act for act in record.acts if act.what in ("refused", "foreign-cap")]
+    return [
+        f"{cap.differ} GPUs of {cap.job} had another cap than the rest at {cap.at:.1f} s"
+        for cap in apart
+        if not any(act.job == cap.job and act.at <= cap.at + late for act in told)
+    ]
 
 
 def _cap(record: PowerRecord, job: str, at: float) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 from rackproof.diagnostics.power.breaker import curve, strain
 from rackproof.diagnostics.power.claims import AGAIN, absent
 from rackproof.diagnostics.power.record import CONTROL, Array, Event, PowerRecord, Series
+from rackproof.diagnostics.power.sound import energies
 from rackproof.diagnostics.power.windows import span
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, some, unknown
 from rackproof.diagnostics.verdict import Verdict
@@ -42,18 +43,20 @@ def stores(record: PowerRecord, *, due: bool) -> Claim:
     known = _stores(record)
     if not known and not wrong:
         return absent(name, "no store", due=due)
-    bad = [feed for feed, store, series in known if not _known(record, feed, store, series)]
-    if bad and not wrong:
-        return unknown(name, f"{bad[0]}: its stores cannot be judged", AGAIN)
-    ends = [(float(s.charge["bbu"][-1]), feed) for feed, store, s in known if store == "bbu"]
-    if not ends and not wrong:
-        return unknown(name, "no battery is in the record", AGAIN)
-    idle = [e.feed for e in record.of("ac-lost") if not _carried(record, e)]
+    ends = [(float(s.charge[store][-1]), feed) for feed, store, s in known if store == "bbu"]
     wrong += [f"{feed}: its bbu ends at {left:.0%}" for left, feed in ends if left < BATTERY_LEFT]
     if wrong:
         return broken(name, some(wrong))
-    if idle:
-        return unknown(name, f"the mains of {idle[0]} went, and no battery carries it", AGAIN)
+    odd = [
+        f"{feed}: its {store} cannot be judged"
+        for feed, store, series in known
+        if not _known(record, feed, store, series)
+    ]
+    odd = odd or ([*energies(record)] if ends else ["no battery is in the record"])
+    idle = [e.feed for e in record.of("ac-lost") if not _carried(record, e)]
+    odd = odd or [f"the mains of {feed} went, and no battery carries it" for feed in idle]
+    if odd:
+        return unknown(name, some(odd), AGAIN)
     last = f"the lowest battery ends at {min(ends)[0]:.0%}"
     return holds(name, f"all stores stayed within their ratings; {last}")
 

@@ -30,6 +30,8 @@ __all__ = [
 
 DIMMED, CONTROL = "dimmed", "control"
 RUNS = (DIMMED, CONTROL)
+COURSE = "faulted"
+"""The course of a drill that power facts are of; `run` says which part of it."""
 EVENTS = (
     "limit", "lift", "ac-lost", "ac-back", "sag", "ramp", "sensors-lost", "sensors-back",
     "coolant-lost", "coolant-back", "controller-killed", "controller-back",
@@ -202,6 +204,9 @@ def read(facts: Iterable[Fact]) -> PowerRecord:
     """Return what the power facts say; what of them cannot be read is among `problems`."""
     reading = _Reading()
     for number, fact in enumerate(fact for fact in facts if fact.what == "power"):
+        if fact.course != COURSE:
+            reading.problems.append(f"power fact {number + 1} is of {fact.course[:20]}, no drill")
+            continue
         try:
             reading.take(fact.fields)
         except (KeyError, TypeError, ValueError, OverflowError) as error:

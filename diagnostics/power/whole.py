@@ -9,11 +9,17 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
+from rackproof.diagnostics.power.least import EVENTS_OF
 from rackproof.diagnostics.power.record import DIMMED, EVENTS, Array, Event, PowerRecord
+from rackproof.diagnostics.power.sound import drawn
 from rackproof.diagnostics.power.windows import FITS, LOWERS, load_before
 
 NEAR = 0.05
 """How far the load that an event names may lie from the one that the trace shows."""
+ENDS = {
+    **LOWERS, "sensors-lost": ("sensors-back",), "controller-killed": ("controller-back",),
+}  # fmt: skip
+"""What has to be ended, and by what."""
 SAME = 1e-3
 APART_S = 2.0
 """How far apart the traces of two feeds may begin or end."""
@@ -23,14 +29,43 @@ def doubts(record: PowerRecord, parts: Collection[str] = ()) -> list[str]:
     """Return in words what is missing of a record, or cannot be."""
     if not record.series or not record.feeds or not record.jobs:
         return ["it holds no traces, no feeds or no jobs"]
-    found = [f"nothing of {part} is in it" for part in sorted({*parts} - _held(record))]
-    for look in (_traces, _tree, _events, _limits, _loads, _jobs):
+    found = [*_parts(record, parts), *_roots(record)]
+    if found and not record.events:
+        return found
+    for look in (_traces, _tree, _events, _limits, _loads, _jobs, drawn):
         found += look(record)
     return found
 
 
-def _held(record: PowerRecord) -> set[str]:
-    return {event.id for event in record.events if event.what in EVENTS}
+def _parts(record: PowerRecord, parts: Collection[str]) -> Iterator[str]:
+    """Each part that has to be in it was held, whole: all of its events are there."""
+    held = {event.id for event in record.events if event.what in EVENTS}
+    for part in sorted(parts):
+        if part not in held:
+            yield f"nothing of {part} is in it"
+            continue
+        told = {event.what for event in record.events if event.id == part}
+        missing = [what for what in EVENTS_OF.get(part, ()) if what not in told]
+        if missing:
+            yield f"{part} is in it without its {missing[0]}"
+    looks = sorted({"dimmed", "after-kill"} & {limits.moment for limits in record.limits})
+    if looks and not (record.of("controller-killed") and record.of("controller-back")):
+        yield f"settings were looked at ({looks[0]}), and no controller was killed and came back"
+
+
+def _roots(record: PowerRecord) -> Iterator[str]:
+    """All feeds hang on one, over other feeds; none hangs on itself."""
+    roots = [feed.name for feed in record.feeds.values() if not feed.parent]
+    if len(roots) != 1:
+        yield f"{len(roots)} of its feeds hang on none, one is due"
+    for feed in record.feeds.values():
+        above, seen = feed, {feed.name}
+        while above.parent and above.parent not in seen and above.parent in record.feeds:
+            above = record.feeds[above.parent]
+            seen.add(above.name)
+        if above.parent:
+            known = "hangs on itself" if above.parent in record.feeds else "is no feed"
+            yield f"{above.parent}, above {feed.name}, {known}"
 
 
 def _traces(record: PowerRecord) -> Iterator[str]:
@@ -74,12 +109,12 @@ def _events(record: PowerRecord) -> Iterator[str]:
             yield f"{name} is of no known kind or feed"
         if event.run == DIMMED and not -SAME <= event.at <= record.end + SAME:
             yield f"{name} lies outside of the run"
-        if event.run == DIMMED and event.what in LOWERS and not _ends(record, event):
+        if event.run == DIMMED and event.what in ENDS and not _ends(record, event):
             yield f"nothing ends the {name}"
 
 
 def _ends(record: PowerRecord, event: Event) -> bool:
-    over = record.of(*LOWERS[event.what])
+    over = record.of(*ENDS[event.what])
     return any(e.at > event.at and e.id == event.id and e.feed == event.feed for e in over)
 
 
@@ -130,5 +165,7 @@ def _jobs(record: PowerRecord) -> Iterator[str]:
         caps = record.caps.get(name)
         if not caps or caps[0].at >= first:
             yield f"the caps of {name} are not told from the beginning"
+        if name not in record.steps:
+            yield f"no step of {name} is told"
     for name in {*record.caps, *record.steps} - {*record.jobs}:
         yield f"{name} is no job of it"

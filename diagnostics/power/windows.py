@@ -30,6 +30,8 @@ Behind a limit that falls along a ramp it may stay as long as where a step is al
 SETTLES_S = 20.0
 """After the time that DD2 allows it may take so long to settle: three windows to see what came of
 the way down, and a trim."""
+OVER = ("settled", "raise")
+"""What the Dimmer says where a cut is done with."""
 WINDOW_S, LONGEST_S = 4.0, 600.0
 LONG = 4
 """So many windows are averaged where a load is held against a band: what a mean over a window
@@ -43,11 +45,15 @@ FITS = 1.05
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """From an event to its end: what it was, and what the Dimmer said in it."""
+    """From an event to its end: what it was, and what the Dimmer said in it.
+
+    `before`: what it had said until then of cutting jobs, and of being done with that.
+    """
 
     event: Event
     until: float
     acts: tuple[Act, ...]
+    before: tuple[Act, ...] = ()
 
     @property
     def name(self) -> str:
@@ -84,10 +90,15 @@ class Window:
     def word(self, at: float, job: str) -> str:
         """Return what the Dimmer had said last, at a moment, of how fast it cuts a job.
 
-        Nothing where it said nothing; what it said of no job in particular holds for all.
+        Nothing where it said nothing; what it said of no job in particular holds for all. What it
+        said before the window holds on, until it says that the job has settled, or is raised.
         """
         own = [a for a in self.acts if a.what == "dimmer-acts" and a.job in ("", job)]
         said = [a.ramp for a in own if a.at <= at + BRACKET]
+        if not said:
+            before = [a for a in self.before if a.job in ("", job) and a.at <= at + BRACKET]
+            before += [a for a in self.acts if a.what in OVER and a.job in ("", job) and a.at <= at]
+            said = [before[-1].ramp if before[-1].what == "dimmer-acts" else ""] if before else []
         return said[-1] if said and said[-1] in ALLOWED_S else ""
 
     @property
@@ -111,7 +122,9 @@ def windows(record: PowerRecord) -> list[Window]:
         ]
         until = min(over, default=record.end)
         acts = tuple(act for act in record.acts if event.at <= act.at < until)
-        found.append(Window(event, until, acts))
+        told = (act for act in record.acts if act.at < event.at)
+        before = tuple(act for act in told if act.what in ("dimmer-acts", *OVER))
+        found.append(Window(event, until, acts, before))
     return found
 
 

@@ -7,11 +7,12 @@ What was planted is passed on, and weighs nothing.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rackproof.diagnostics.power import judge as power
 from rackproof.diagnostics.power import record as powered
+from rackproof.diagnostics.power.least import LEAST, lacks
 from rackproof.diagnostics.recovery import expectations, honesty, outside, samples, storage
 from rackproof.diagnostics.recovery import proof as proofs
 from rackproof.diagnostics.recovery.claims import Claim, soften, unknown
@@ -165,10 +166,16 @@ def _power(found: View, claims: list[Claim]) -> power.Judged | None:
     """Return what is said of the power zone, None where the drill has none."""
     record = found.record
     due = record.head.expected.power
-    if not due and not powered.present(record.facts):
+    if not due and not powered.present(record.facts) and record.head.drill not in LEAST:
         return None
     facts = powered.read(record.facts)
-    return power.judge(facts, due, claims, record.head.steps, _cut(found))
+    said = power.judge(facts, due, claims, record.head.steps, _cut(found))
+    missing = lacks(record.head.drill, due)
+    if not missing:
+        return said
+    less = f"its header does not ask for {', '.join(missing)}, and {record.head.drill} does"
+    header = unknown("power-header", less, "read the one that was written")
+    return replace(said, claims=(header, *said.claims))
 
 
 def _cut(found: View) -> power.Cut:

@@ -75,7 +75,7 @@ def test_the_last_line_says_what_held(found):
     share = body["ledger"]["dimmed"]
     assert 0.0 < share < 0.1
     assert headline(body) == (
-        "power-dim: no trip at -15 %, -20 %; training bit-identical over"
+        "power-own: no trip at -15 %, -20 %; training bit-identical over"
         f" {body['steps']['committed']} steps; dimmed {share:.1%} of its time"
     )
 
@@ -99,8 +99,8 @@ def test_a_trip_leads_whatever_came_of_it(made):
 
     body, record = hurt(made, trip)
     assert body["verdict"] == "FAIL"
-    assert headline(body).startswith("power-dim: DD1 no trip: rack0/power tripped at 50.0 s; shown")
-    assert told(body, record).rstrip().splitlines()[-1].startswith("FAIL  power-dim: DD1 no trip")
+    assert headline(body).startswith("power-own: DD1 no trip: rack0/power tripped at 50.0 s; shown")
+    assert told(body, record).rstrip().splitlines()[-1].startswith("FAIL  power-own: DD1 no trip")
 
 
 def test_a_record_without_its_traces_is_unknown(made):
@@ -109,7 +109,7 @@ def test_a_record_without_its_traces_is_unknown(made):
 
     body, record = hurt(made, blind)
     assert body["verdict"] == "UNKNOWN"
-    assert headline(body).startswith("power-dim: power-record: it holds no traces")
+    assert headline(body).startswith("power-own: power-record: it holds no traces")
     assert "dimmed" in told(body, record)
 
 
@@ -185,7 +185,7 @@ def test_the_limit_falls_and_comes_back(found):
     zone = read(record.facts)
     steps = limits(zone, RACK)
     (low,) = zone.of("limit")
-    assert steps[:3] == [(0.0, 142_000.0), (low.at, low.watts), (low.at + 80.0, 142_000.0)]
+    assert steps[:3] == [(0.0, 142_000.0), (low.at, low.watts), (low.at + 105.0, 142_000.0)]
     (ramp,) = zone.of("ramp")
     down = [watts for at, watts in steps if ramp.at < at <= ramp.at + 45.0]
     assert down == sorted(down, reverse=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from rackproof.diagnostics.power.least import lacks
 from rackproof.diagnostics.recovery.record import Expected, Fact
 from rackproof.harness.checkpoint.anatomy import FIELDS
 from rackproof.harness.training.plan import Plan
@@ -11,6 +12,7 @@ from tests.diagnostics.power.scene import ALL, Scene
 from tests.diagnostics.recovery.conftest import BEGAN, PIDS, digest, head_of, ids, uri
 from tests.diagnostics.recovery.conftest import Scene as Run
 
+OWN = "power-own"  # a drill of no name that is shipped: what it asks for is its own
 MEMBERS = ("r0", "r1")
 EVERY = 50
 SECOND = 0.02  # of this machine, of a step
@@ -20,7 +22,8 @@ def run_of(steps, due):
     """Return a training run that nothing hurt, three times, and its replay."""
     plan = Plan(steps=steps, micro_shards=2, micro_batch=2, every=EVERY).as_json()
     expected = Expected(proof="L4", power=due)
-    head = replace(head_of(), drill="power-dim", steps=steps, plan=plan, expected=expected,
+    name = OWN if lacks("power-dim", due) else "power-dim"
+    head = replace(head_of(), drill=name, steps=steps, plan=plan, expected=expected,
                    checkpoint_every=EVERY, date="2026-07-30T10:00:00+00:00")  # fmt: skip
     run = Run(head)
     for course in ("clean1", "clean2", "faulted"):
