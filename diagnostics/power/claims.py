@@ -13,6 +13,7 @@ from rackproof.diagnostics.power.record import Caps, PowerRecord
 from rackproof.diagnostics.power.sound import strains
 from rackproof.diagnostics.power.windows import (
     Window,
+    brief,
     load_before,
     long_means,
     seconds_under,
@@ -24,6 +25,7 @@ from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out
 
 STRAIN = 0.25
 """The most of the trip integral that may be used (DD1)."""
+LONGER = "hold the drill for longer"
 SILENT_S = 30.0
 """The longest that lost telemetry may go without an alarm (DD9)."""
 NOTICED_S = 3.0
@@ -96,6 +98,8 @@ def in_time(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
         took, most = seconds_under(record, window), window.allowed
         if took is None:
             return unknown(name, f"{window.name}: the load is not in the record", AGAIN)
+        if took > most and brief(window, record):
+            return unknown(name, f"{window.name}: it was over before {most:g} s", LONGER)
         said = f"{window.name}: under {window.event.watts / 1e3:.1f} kW after {took:.1f} s"
         (right if took <= most else wrong).append(f"{said}, {most:g} s allowed ({window.how})")
     return _of_each(name, wrong, right, _floors(found), due=due)
@@ -132,7 +136,7 @@ def settles(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
         means = long_means(record, window, settled(window, record)[0])
         if not len(means) or not len(all_of_it):
             return unknown(name, f"{window.name}: no settled part of its load is in the record",
-                           "hold the drill for longer")  # fmt: skip
+                           LONGER)  # fmt: skip
         low = float(all_of_it.min()) / window.event.watts
         high = float(means.max()) / window.event.watts
         flips = _flips(record, window)
@@ -282,7 +286,7 @@ def priority(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
     if any(job.name not in record.caps for job in jobs):
         return absent(name, "not the caps of every job", due=due)
     wrong, seen = [], []
-    for window in found:
+    for window in (w for w in found if not brief(w, record)):  # in a brief one all are on their way
         at = window.until - 1e-3
         now = {job.name: _cap(record, job.name, at) for job in jobs}
         cut = [j for j in jobs if now[j.name] < record.usual - GRAIN_W]

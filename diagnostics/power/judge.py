@@ -13,7 +13,7 @@ from rackproof.diagnostics.power import claims, claims_job, claims_plant
 from rackproof.diagnostics.power.claims_job import RESTS_ON
 from rackproof.diagnostics.power.record import DIMMED, PowerRecord
 from rackproof.diagnostics.power.whole import doubts
-from rackproof.diagnostics.power.windows import Window, seconds_under, span, windows
+from rackproof.diagnostics.power.windows import Window, brief, seconds_under, span, windows
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
 from rackproof.diagnostics.recovery.ledger import SHARES, Ledger
 from rackproof.diagnostics.recovery.timeline import Moment
@@ -196,10 +196,13 @@ def _steps(record: PowerRecord, found: list[Window], moments: list[list[Moment]]
         for w, m in zip(found, moments, strict=True)
         if w.event.what != "ramp" and (w.possible or claims.bites(record, w))
     ]
+    soon = [w.name for w, _ in own if brief(w, record)]
+    own = [(w, m) for w, m in own if not brief(w, record)]
+    if not own and found and not soon:
+        return left_out(name, "no sudden transient in this drill")
     if not own:
-        if found:
-            return left_out(name, "no sudden transient in this drill")
-        return unknown(name, "no transient is in the record", "hold the drill again")
+        what = f"{soon[0]}: it was over too soon" if soon else "no transient is in the record"
+        return unknown(name, what, "hold the drill again")
     for window, group in own:
         missing = [word for word in STEPS if word not in {each.what for each in group}]
         if missing and _blind(record, window, missing[0]):

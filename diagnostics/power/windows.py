@@ -216,3 +216,8 @@ def settled(window: Window, record: PowerRecord) -> tuple[float, float]:
     """Return the part of a window in which its load has to be steady; empty where too short."""
     begin = window.begin + max(window.allowed, span(record)) + SETTLES_S
     return begin, max(begin, window.until)
+
+
+def brief(window: Window, record: PowerRecord) -> bool:
+    """Whether a window is over before the time that its load is given to come under the limit."""
+    return window.until - window.begin < window.allowed + span(record)

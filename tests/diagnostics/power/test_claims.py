@@ -88,6 +88,14 @@ def test_dd2_late_by_mode(scene, name, said, most):
     assert own == {"DD2": "FAIL"}
 
 
+def test_dd2_of_an_event_that_was_over_too_soon(scene):
+    begin = scene.at("limit", "limit -20 %")
+    scene.change("event", {"at": begin + 9.0}, what="lift", id="limit -20 %")
+    later(scene, "limit -20 %", 30.0)
+    assert scene.verdicts()["DD2"] == "UNKNOWN"
+    assert "it was over before" in scene.claims()["DD2"].message
+
+
 def test_dd2_behind_a_ramp_that_ended(scene):
     begin = scene.at("ramp") + 45.0
     steady = scene.one("event", what="ramp")["steady"]
