@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -124,6 +125,13 @@ def test_a_dimmer_holds_a_rack_and_lets_it_go(outcomes, rack):
     found, said = outcomes(OWN, "--rack", rack, "--rack-out", "run", "--rack-seed", "1")
     assert set(found.values()) == {"passed"}, said
     assert len(found) == 6
+
+
+def test_the_example_of_the_documentation_runs(outcomes):
+    page = Path(__file__).parents[2] / "docs" / "howto" / "use-the-dimmer.md"
+    text = page.read_text("utf-8").partition("```python\n")[2].partition("```")[0]
+    found, said = outcomes(text, "--rack", "gb300-nvl72", "--rack-out", "run", "--rack-seed", "1")
+    assert found == {"test_two_thirds": "passed"}, said
 
 
 def test_real_gpus_are_touched_only_with_leave(outcomes, command, tmp_path):
