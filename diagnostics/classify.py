@@ -18,11 +18,19 @@ from rackproof.diagnostics.evidence import Head, gpu_of
 from rackproof.diagnostics.groups import Group, groups_of, is_clear
 from rackproof.diagnostics.remedy import action
 from rackproof.diagnostics.retest.belief import Belief, begin, update
-from rackproof.diagnostics.retest.decide import FEWEST_FAILS, decide
+from rackproof.diagnostics.retest.decide import EVERY, FEWEST_FAILS, OF_NO_GPU, decide
 from rackproof.diagnostics.retest.outcomes import Retests
 from rackproof.diagnostics.retest.signs import of_group
 from rackproof.diagnostics.shared import Shared, shared
-from rackproof.harness.model import Event
+from rackproof.harness.model import Event, sort_of
+
+RACKS = frozenset(("power", "shelf", "cooling"))
+"""Sorts of what stands around the GPUs of a rack."""
+SITE = frozenset(f"power.step.{part}{what}" for part in ("", "mains.") for what in ("line", "ramp"))
+OF_SITE = (
+    "with healthy stores it is the load's own: another iteration period, power smoothing, or more"
+    " storage"
+)
 
 
 def persistence(failed: int, passed: int) -> str:
@@ -98,14 +106,15 @@ class _Evidence:
     def _root(self, group: Group, case: int, because: tuple[str, ...]) -> Diagnosis:
         events = self.events.get(group.subject, ())
         belief = self.belief(group)
-        decision = decide(belief)
+        sort = sort_of(group.subject)
+        decision = decide(belief, OF_NO_GPU if sort in RACKS else EVERY)
         return Diagnosis(
             subject=group.subject,
             component=decision.component if belief.outcomes else group.component,
             persistence=decision.persistence,
             action=action(group, decision, events, belief.outcomes),
             case=case,
-            because=(*because, *decision.because),
+            because=(*because, *_site(group), *decision.because),
             confidence=decision.sure,
             serial=self.serials.get(gpu_of(group.subject)),
         )
@@ -138,6 +147,12 @@ class _Evidence:
             confidence=begin(of_group(self.head, group, (failed, passed))).word(lasting),
             serial=self.serials.get(gpu_of(group.subject)),
         )
+
+
+def _site(group: Group) -> tuple[str, ...]:
+    """Say what helps against what a rack does to its mains, where its own supply may be well."""
+    lines = group.metrics & SITE
+    return (OF_SITE,) if lines and sort_of(group.subject) == "power" else ()
 
 
 _NOTHING = Group("", "", "", ())

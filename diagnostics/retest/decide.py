@@ -6,7 +6,7 @@ evidence or when a swap has shown that it is the part. Where the loss that is le
 bound, the cause is undetermined; what to do meanwhile is still the least loss.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rackproof.diagnostics.retest.belief import Belief
 from rackproof.diagnostics.retest.choose import WORDS, best, gains, spent, worded
@@ -43,6 +43,9 @@ _OF: Mapping[str, tuple[str, ...]] = {
 }
 MORE = "what would tell more: "
 """Begins the last reason of a diagnosis, where a retest would pay."""
+EVERY = frozenset(Test)
+OF_NO_GPU = frozenset((Test.AGAIN, Test.SOAK))
+"""What can be done again of a rack's power or cooling: nothing of it is exchanged or reset."""
 _SURE, _HALF = 0.9, 0.5
 FEWEST_FAILS = 2
 
@@ -144,20 +147,23 @@ def _because(belief: Belief, leading: Sequence[tuple[Cause, float]], risk: float
     return lines
 
 
-def advice(belief: Belief) -> str | None:
-    """Return in words which retest would tell more, or None where none pays."""
+def advice(belief: Belief, tests: Collection[Test] = EVERY) -> str | None:
+    """Return in words which retest of `tests` would tell more, or None where none pays."""
     if belief.signs.kind == "terminal":
         return None
-    next_one = best(gains(belief, float("inf"), frozenset(Test) - spent(belief), ahead=False))
+    next_one = best(gains(belief, float("inf"), frozenset(tests) - spent(belief), ahead=False))
     return f"{MORE}{worded(next_one)}" if next_one else None
 
 
-def decide(belief: Belief) -> Decision:
-    """Return the decision of the least expected loss, with its reasons in words."""
+def decide(belief: Belief, tests: Collection[Test] = EVERY) -> Decision:
+    """Return the decision of the least expected loss, with its reasons in words.
+
+    `tests` are those that can be made of such a subject.
+    """
     name, risk = _chosen(belief)
     leading = _leading(belief)
     lines = _because(belief, leading, risk)
-    more = advice(belief)
+    more = advice(belief, tests)
     lasting, sure = _persistence(belief, risk)
     return Decision(
         persistence=lasting,

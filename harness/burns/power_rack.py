@@ -12,6 +12,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from rackproof.harness.burns import power_noise
 from rackproof.harness.burns.base import Run
 from rackproof.harness.burns.power_looks import Edge, Key, Points, Stepped
 from rackproof.harness.devices.protocol import Host
@@ -26,6 +29,7 @@ RAW = ("power.step.line", "power.step.ramp")
 MAINS = ("power.step.mains.line", "power.step.mains.ramp")
 LEFT = "power.step.mains.left"
 STORE = (LEFT, CHARGE)
+BREAKER = (STRAIN,)
 TRACE = "power.step.trace"
 Look = tuple[float, float, float, float]
 """Seconds after the start, W that the mains see, charge, strain; NaN where one was not read."""
@@ -42,6 +46,7 @@ class Meter:
     edges: list[Edge] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)
     why: dict[str, DeviceError] = field(default_factory=dict)
+    standing: list[float] = field(default_factory=list)
 
     def look(self, now: float) -> float:
         """Read it; return what the mains see now in W, or NaN."""
@@ -50,6 +55,11 @@ class Meter:
         watts, charge, strain = (self._read(metric) for metric in (INPUT, CHARGE, STRAIN))
         self.looks.append((now, watts, charge, strain))
         return watts
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of a reading while the load stood, W."""
+        return power_noise.sigma(self.standing)
 
     def _read(self, metric: str) -> float:
         if isinstance(self.why.get(metric), Unsupported):  # it will not be there the next time
@@ -93,8 +103,7 @@ class RackShown:
             for metric in MAINS:
                 notes.miss(metric, mains, subject)
         else:
-            _note_line(notes, "power.step.mains", mains, subject)
-            notes.note("power.step.mains.ramp", fastest([_rise(meter.edges)]) / 1e3, subject)
+            self._note_mains(notes, raw, mains)
         notes.read(LEFT, self._left, subject)
         notes.note(TRACE, self._picture(raw, mains), subject)
 
@@ -105,6 +114,29 @@ class RackShown:
         rising = [_rise(own.edges) for own in self._own]
         notes.note("power.step.ramp", fastest(rising) / 1e3, subject)
         return raw
+
+    def _note_mains(self, notes: Run, raw: Sequence[Line], mains: Sequence[Line]) -> None:
+        """Write what the mains see, where it stands clear of the meter's noise."""
+        subject, rise = self.meter.subject, _rise(self.meter.edges)
+        line, made = largest(mains), largest(raw)
+        if line is not None and made is not None:
+            noise = (self._line_noise(), power_noise.LINE)
+            figures = (line.amplitude, made.amplitude, noise)
+            notes.read(MAINS[0], lambda: power_noise.clear("the line", *figures), subject)
+            notes.note("power.step.mains.frequency", line.frequency, subject)
+        own = fastest([_rise(own.edges) for own in self._own])
+        step = float(np.median(np.diff([t for t, _ in rise])))
+        most = power_noise.of_ramp(self.meter.noise, step)
+        notes.read(
+            MAINS[1],
+            lambda: power_noise.clear("ramp", fastest([rise]), own, (most, power_noise.RAMP)) / 1e3,
+            subject,
+        )
+
+    def _line_noise(self, key: Key | None = None) -> float:
+        traces = self.meter.traces
+        counts = [len(own) for k, own in traces.items() if key in (None, k)]
+        return power_noise.of_line(self.meter.noise, min(counts))
 
     @property
     def _own(self) -> Sequence[Stepped]:
@@ -131,7 +163,12 @@ class RackShown:
             msg = "the GPUs made no wave"
             raise DeviceError(msg)
         mains = [_first([self.meter.traces[key]], key[1]) for key in fast]
-        return max(seen / made for seen, made in zip(mains, raw, strict=True))
+        found = max(seen / made for seen, made in zip(mains, raw, strict=True))
+        most = max(self._line_noise(key) / made for key, made in zip(fast, raw, strict=True))
+        if most > power_noise.LEFT:
+            msg = f"what is left is lost in the meter's noise, which alone makes {most:.2g}"
+            raise DeviceError(msg)
+        return found
 
     def _charge(self) -> float:
         """Return how full the store was when it had rested."""

@@ -20,6 +20,7 @@ from rackproof.harness.burns.base import Burn, Crew, Run
 from rackproof.harness.burns.ecc import EccWindow
 from rackproof.harness.burns.power_looks import HIDDEN, SLOWEST, Edge, Stepped
 from rackproof.harness.burns.power_rack import (
+    BREAKER,
     CHARGE,
     MAINS,
     RAW,
@@ -62,7 +63,7 @@ OWES = {
         "ecc.uncorrected.delta",
         "xid.count",
     ),
-    "power": (*RAW, *MAINS, *STORE),
+    "power": (*RAW, *MAINS, *STORE, *BREAKER),
 }
 
 
@@ -115,7 +116,8 @@ class _Work:
         self.crew.each(self.open)
         for _ in range(round(STEADY_S / MEAN_S)):
             self.time.step(MEAN_S, self.close_mean)
-            self.meter()
+            for meter, watts in zip(self.meters, self.meter(), strict=True):
+                meter.standing.append(watts)
 
         def close(device: Device) -> None:
             own = self.of(device)

@@ -32,6 +32,11 @@ BLOCK = 20_000
 """Ticks that are worked out at once, so that a long time takes no more memory."""
 
 
+def rating(built: RackPlan) -> float:
+    """Return what a rack may draw, W: its own rating, and no more than its shelves give."""
+    return min(built.rated, built.shelves * built.shelf) if built.shelves else built.rated
+
+
 class RackPower(Part):
     """The power of one rack; `watts` is what the mains see now. `store` is None without one."""
 
@@ -41,7 +46,7 @@ class RackPower(Part):
         super().__init__(built.feed, seed)
         self._built, self._curve, self._gpus = built, curve, gpus
         self.store: Store | None = None
-        self.breaker = Breaker(built.rated, curve)
+        self.breaker = Breaker(rating(built), curve)
         self._begun: list[float] = []
         self._ticks = 0
         self.watts = 0.0
@@ -58,7 +63,7 @@ class RackPower(Part):
         """Stand as a run finds it: half charged, nothing forgotten that never was."""
         built = self._built
         self.store = Store(built.cbu) if built.cbu is not None else None
-        self.breaker = Breaker(built.rated, self._curve)
+        self.breaker = Breaker(rating(built), self._curve)
         self._begun = []
         for gpu in self._gpus:
             gpu.die.follow()

@@ -20,7 +20,7 @@ from rackproof.harness.spec import load
 
 RACK, GPU = "rack0/power", "rack0/tray00/gpu1"
 NEW = ("power.step.mains.line", "power.step.mains.ramp", "power.step.mains.left",
-       "power.store.charge")  # fmt: skip
+       "power.store.charge", "power.breaker.strain")  # fmt: skip
 
 
 class Bed:
@@ -81,7 +81,8 @@ def failed(checks):
 def test_a_healthy_rack_passes_every_criterion_by_name(bed):
     checks = bed().checks()
     assert {check.verdict for check in checks.values()} == {Verdict.PASS}
-    own = [check for (metric, _), check in checks.items() if metric != "gpu.present"]
+    plain = ("gpu.present", "power.breaker.strain")  # of no criterion
+    own = [check for (metric, _), check in checks.items() if metric not in plain]
     said = {check.message.partition(":")[0] for check in own}
     assert said == {f"PS{n}" for n in (1, 2, 3, 4, 6, 7, 8, 9, 10, 11)}
     assert checks["power.store.charge", RACK].message == "PS11: within limits"
@@ -124,6 +125,15 @@ def test_a_sites_limit_of_the_mains_is_held_against_the_mains_and_one_of_the_raw
     assert checks["power.step.mains.line", RACK].message.startswith("PS8: ")
 
 
+def test_a_rack_that_is_over_its_breaker_fails_by_its_strain_alone(bed):
+    small = bed()
+    part = small.parts[RACK]
+    part._built = replace(part._built, rated=0.75 * part._built.rated)
+    checks = small.checks()
+    assert failed(checks) == {("power.breaker.strain", RACK)}
+    assert checks["power.breaker.strain", RACK].value > 0.25
+
+
 def meterless(bed, error=Unsupported):
     own = bed()
 
@@ -152,7 +162,7 @@ def test_without_a_meter_a_users_limit_is_unknown_and_says_why(bed):
 def test_a_meter_that_fails_is_unknown(bed):
     checks = meterless(bed, DeviceError).checks()
     unknown = {m for (m, _), check in checks.items() if check.verdict is Verdict.UNKNOWN}
-    assert unknown == {*NEW, "power.breaker.strain"}
+    assert unknown == {*NEW}
 
 
 def test_a_rack_whose_file_has_no_store_skips_what_a_store_does(bed, monkeypatch):
@@ -237,3 +247,53 @@ def test_without_the_averaging_sensor_only_its_own_number_is_missing(bed):
     checks = own.checks()
     unknown = {key for key, check in checks.items() if check.verdict is Verdict.UNKNOWN}
     assert unknown == {("power.step.seen.average", GPU)}
+
+
+# --- much else hangs on the meter ----------------------------------------------------------------
+LOST = {("power.step.mains.line", RACK), ("power.step.mains.ramp", RACK),
+        ("power.step.mains.left", RACK)}  # fmt: skip
+
+
+def beside(tmp_path, kilowatts, trays=3):
+    file = tmp_path / f"beside{kilowatts}.toml"
+    file.write_text(
+        f'[rack]\nname = "beside{kilowatts}"\nsource = "emulated"\n\n[[tray]]\ncount = {trays}\n'
+        'gpus = 4\n\n[gpu]\nsku = "gb300"\n\n[power]\nshelves = 40\nshelf_kw = 33\ncbu = 4.7\n'
+        f'uncappable_kw = {kilowatts}\n\n[cooling]\nkind = "flc"\n'
+    )
+    return str(file)
+
+
+@pytest.mark.parametrize(("kilowatts", "trays"), [(400, 3), (1000, 3), (300, 1)])
+def test_a_healthy_rack_whose_meter_sees_mostly_other_things_is_not_condemned(
+    bed, tmp_path, kilowatts, trays
+):
+    checks = bed(beside(tmp_path, kilowatts, trays)).checks()
+    assert failed(checks) == set()
+    unknown = {key for key, check in checks.items() if check.verdict is Verdict.UNKNOWN}
+    assert unknown == LOST
+    assert all("meter's noise" in checks[key].message for key in LOST)
+
+
+@pytest.mark.parametrize("kilowatts", [50, 100, 150, 200, 250, 300])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_between_the_two_nothing_is_condemned_either(bed, tmp_path, kilowatts, seed):
+    assert failed(bed(beside(tmp_path, kilowatts), seed=seed).checks()) == set()
+
+
+def test_a_dead_store_beside_other_loads_still_fails(bed, tmp_path):
+    dead = bed(beside(tmp_path, 100))
+    dead.rebuild(power=1.0)
+    assert ("power.step.mains.left", RACK) in failed(dead.checks())
+
+
+def test_a_dead_store_never_passes_for_the_noise(bed, tmp_path):
+    dead = bed(beside(tmp_path, 400))
+    dead.rebuild(power=1.0)
+    assert dead.checks()["power.step.mains.left", RACK].verdict is Verdict.UNKNOWN
+
+
+def test_a_sites_ramp_beside_other_loads_still_fails(bed, tmp_path):
+    site = Limit("power.step.mains.ramp", "the site", "user", high=300.0)
+    checks = bed(beside(tmp_path, 100)).checks(site)
+    assert ("power.step.mains.ramp", RACK) in failed(checks)

@@ -175,3 +175,23 @@ def test_two_racks_of_one_domain_have_power_of_their_own():
             both.read("power.hum")
     finally:
         both.bench.close()
+
+
+def test_a_rack_is_rated_for_no_more_than_its_shelves_give(tmp_path):
+    file = tmp_path / "small.toml"
+    file.write_text(
+        '[rack]\nname = "small"\nsource = "emulated"\n\n[[tray]]\ncount = 3\ngpus = 4\n\n'
+        '[gpu]\nsku = "gb300"\n\n[power]\nshelves = 1\nshelf_kw = 20\nuncappable_kw = 5\n\n'
+        '[cooling]\nkind = "flc"\n'
+    )
+    small = Rack(str(file))
+    try:
+        small.begin()
+        small.read()
+        small.load(1.0)
+        small.wait(60.0)
+        ratio = (5_000.0 + 12 * 1400.0) / 20_000.0
+        strain = 60.0 * (ratio - 1.0) ** 2.04 / 9.22
+        assert small.read("power.breaker.strain") == pytest.approx(strain, rel=0.1)
+    finally:
+        small.bench.close()
