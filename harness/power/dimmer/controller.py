@@ -67,6 +67,7 @@ class Dimmer:
         self._starts = np.full(self._shape.jobs, np.nan)
         self._bad = np.full(feeds, -np.inf)
         self._held = np.zeros(feeds, bool)
+        self._dark = np.zeros(self._shape.feeds, bool)
         self._doubted = np.zeros(feeds, bool)
         self._ac = np.ones(feeds, bool)
         self._paces = self._told_pace = np.zeros(feeds, np.intp)
@@ -199,6 +200,7 @@ class Dimmer:
                    "its meter is not believed: the sum of its GPUs and {rest:.0f} W is taken for"
                    " it", rest)  # fmt: skip
         self._held, self._doubted = held, seen.doubted
+        self._dark = held | (seen.missing > self.settings.missing)
         self._bad[held | seen.doubted | (seen.missing > self.settings.missing)] = self._past.now
 
     def _near(self, sample: Sample) -> Flags:
@@ -227,7 +229,7 @@ class Dimmer:
         # more is known than before, and only a limit that falls is answered.
         excess[~past.judgeable & ~near] = 0.0
         if not self._clock.event:
-            excess[self._held & ~near] = 0.0
+            excess[self._dark & ~near] = 0.0
         if (excess > 0.0).any():
             self._cut(excess, outlook, limit, told)
         bands.over &= outlook.coming > self.settings.above * limit

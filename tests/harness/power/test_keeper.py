@@ -124,9 +124,10 @@ def test_a_lost_gpu_and_a_lack_of_rights_are_said_once_and_stop_nobody(node):
 
 def test_a_limit_that_is_not_the_one_that_was_asked_for_is_told(node):
     keeper = node.start()
-    node.rows["limit_out_of_band_mw"][3] = 250_000
+    node.ticks(keeper, 6.0)
     keeper.limit(FEED, 6500.0, at=node.at, why="a test")
-    done = node.ticks(keeper, 5.0)
+    node.rows["limit_out_of_band_mw"][3] = 250_000
+    done = node.ticks(keeper, 6.0)
     differ = [each for tick in done for each in tick.differ]
     assert {each.gpu for each in differ} == {node.gpus[3]}
     assert {each.got for each in differ} == {250.0}
@@ -188,7 +189,8 @@ def test_what_makes_no_sense_is_answered_with_a_problem_and_changes_nothing(node
 def test_a_start_that_makes_no_sense_is_refused_and_holds_nothing(node, how, said):
     if not said:  # what it cannot write down it will not change
         node.start(**how).limit(FEED, 6000.0, at=node.at, why="a test")
-        (refused,) = node.ticks(node.keepers[-1], 0.5)[0].refused
+        done = node.ticks(node.keepers[-1], 12.0)
+        refused = next(each for tick in done for each in tick.refused)
         assert "nothing is changed" in refused.why
         assert (node.requested() == HIGH).all()
         node.keepers[-1].stop()

@@ -42,10 +42,12 @@ def test_after_a_sigkill_the_next_start_puts_back_what_was_asked_for_before(node
     assert node.requested()[:4].max() < 650.0  # nobody put anything back
     with pytest.raises(DrillError, match=r"was ended by SIGKILL"):
         keeper.tick(node.at + 1.0)
+    changed = int((node.requested() < [650.0, *[HIGH] * 7]).sum())
+    assert changed >= 4
     following = node.start()
     assert node.elsewhere() == [650.0, *[HIGH] * 7]
     assert node.rows["limit_out_of_band_mw"][1] == 500_000
-    assert len(following.said) == 4
+    assert len(following.said) == changed
     assert "had left it changed" in following.said[0]
     assert following.stop().restored == 0
     assert node.files() == []
