@@ -228,8 +228,8 @@ class Dimmer:
         # While a ramp is on its way the ripple of stretched steps is doubt: it starts no other cut.
         moving = self._shape.beneath((self._at - self._goal > NEAR_W).astype(float)) > 0.0
         doubt = outlook.coming - self.settings.ripple * bound <= self.settings.above * bound
-        if not self._clock.event:
-            excess[moving & doubt & ~near] = 0.0
+        if not (self._clock.event or self.settings.advises):
+            excess[moving & doubt & ~near & ~outlook.blurred] = 0.0
         # Of a window that is not full nothing is known, but that nothing waits; in the dark no
         # more is known than before, and only a limit that falls is answered.
         excess[~past.judgeable & ~near] = 0.0
