@@ -13,7 +13,7 @@ from random import Random
 from rackproof.diagnostics.drills.base import Drill, Least, PowerZone, Stage
 from rackproof.diagnostics.recovery.record import Expected
 from rackproof.harness.spec import RackSpec
-from rackproof.harness.training.plan import Plan
+from rackproof.harness.training.plan import Plan, Shape
 
 STEP_S = 2.0
 """Seconds of a training step at full power."""
@@ -171,9 +171,13 @@ CONTROL = Part("control", lambda zone: zone.control(SMALL), 0.0, ("DD12",))
 
 
 def _plan(parts: tuple[Part, ...]) -> Plan:
-    """Return a run that is at least as long as its parts."""
+    """Return a run that is at least as long as its parts.
+
+    It has a great many steps, so that one of them is small.
+    """
     seconds = SETTLE_S + sum(part.seconds for part in parts) + AFTER_S
-    return Plan(steps=round(seconds / STEP_S), every=50, replicas=2, spares=1)
+    small = Plan(shape=Shape(layers=1), micro_batch=1)
+    return replace(small, steps=round(seconds / STEP_S), every=50, replicas=2, spares=1)
 
 
 def held(stage: Stage, parts: tuple[Part, ...]) -> None:

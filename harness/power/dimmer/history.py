@@ -4,6 +4,7 @@ In: looks, of any length and with holes (NaN). Out: means and peaks over the las
 much of that time was looked at. Looks that are shorter than a grain are joined to the one before.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,11 +56,16 @@ class Rows:
         """Return the seconds of each row inside the last `windows` s (rows x shape of windows)."""
         if not self.rows:
             return np.zeros((0, *windows.shape))
-        end = self.rows[-1].end
-        return np.stack(
-            [np.clip(row.end - np.maximum(row.begin, end - windows), 0.0, None)
-             for row in self.rows]
-        )  # fmt: skip
+        lie = (-1, *(1,) * windows.ndim)
+        begin = np.array([row.begin for row in self.rows]).reshape(lie)
+        end = np.array([row.end for row in self.rows]).reshape(lie)
+        return np.maximum(end - np.maximum(begin, self.rows[-1].end - windows), 0.0)
+
+    def _within(self, windows: Array) -> Iterator[tuple[Array, Row]]:
+        """Give the rows of which something lies inside the last `windows` s, and how much."""
+        weights = self.weights(windows)
+        for place in np.flatnonzero(weights.any(axis=tuple(range(1, weights.ndim)))):
+            yield weights[place], self.rows[place]
 
     def mean(self, windows: Array, columns: np.ndarray | None = None) -> tuple[Array, Array]:
         """Return the mean over the last `windows` s, and the seconds of it that have a value.
@@ -69,9 +75,7 @@ class Rows:
         """
         total: Array | float = 0.0
         known: Array | float = 0.0
-        for weight, row in zip(self.weights(windows), self.rows, strict=True):
-            if not weight.any():
-                continue
+        for weight, row in self._within(windows):
             each = weight if columns is None else weight[columns]
             if row.whole:
                 total, known = total + row.values * each, known + each
@@ -88,9 +92,7 @@ class Rows:
     def peak(self, windows: Array, columns: np.ndarray | None = None) -> Array:
         """Return the largest row inside the last `windows` s; NaN where there is none."""
         found: Array | None = None
-        for weight, row in zip(self.weights(windows), self.rows, strict=True):
-            if not weight.any():
-                continue
+        for weight, row in self._within(windows):
             values = row.values
             if windows.ndim:
                 each = weight if columns is None else weight[columns]
