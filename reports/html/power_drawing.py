@@ -30,6 +30,7 @@ OVER, UNDER = 4.0, 13.0  # of a line across: where the foot of its text stands
 KILO = 1e3
 SHOWN_HZ = (0.1, 0.5, 2.0, 5.0)  # of a rack's waves; the spectrum has them all
 MOST_RACKS = 16
+STRETCHES = 72  # of an area, from left to right
 CHARGE = "power.store.charge"
 LINE = ("power.step.line", "power.step.mains.line")
 NAMES = {
@@ -48,12 +49,13 @@ FIRM = frozenset({"mains", "average", "on", "charge", "strain"})
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One curve: its path, its points where they are few, and what it is."""
+    """One curve: its path, its points where they are few, and what it is; `area` is filled."""
 
     name: str
     firm: bool
     path: str
     dots: tuple[tuple[float, float], ...]
+    area: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +220,12 @@ def _charge(series: Series, limit: Limit | None) -> Iterable[Chart]:
         band = (y.at(limit.high), y.at(limit.low), said)
     yield Chart(
         "State of charge",
-        "How full the rack's store was over the burn",
+        "Between what bounds the charge of the rack's store was over the burn",
         "s of the burn",
         "%",
         tuple((x.at(t), f"{t:g}") for t in _round(x, 5)),
         tuple((y.at(share), f"{share * 100:g}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)),
-        _curves(Series(series.t, {"charge": series.values["charge"]}), x, y),
+        (_between(NAMES["charge"], series.t, series.values["charge"], (x, y)),),
         band=band,
     )
 
@@ -241,7 +243,7 @@ def _strain(series: Series) -> Iterable[Chart]:
         "s of the burn",
         "of 1, where it trips",
         tuple((x.at(t), f"{t:g}") for t in _round(x, 5)),
-        tuple((y.at(share), f"{share:g}") for share in _round(y, 4)),
+        tuple((y.at(share), f"{share:g}") for share in _round(y, 5)),
         _curves(Series(series.t, {"strain": series.values["strain"]}), x, y),
     )
 
@@ -276,3 +278,23 @@ def _curves(series: Series, x: _Axis, y: _Axis) -> tuple[Curve, ...]:
         few = points if len(points) <= 20 else []  # noqa: PLR2004 - dots that can be told apart
         found.append(Curve(NAMES[name], name in FIRM, path, tuple(few)))
     return tuple(found)
+
+
+def _between(
+    name: str, t: Sequence[float], own: Sequence[float | None], axes: tuple[_Axis, _Axis]
+) -> Curve:
+    """Return the area between the lowest and the highest value in each stretch of time.
+
+    Waves are faster than the looks at them, so that a line from look to look would draw another.
+    """
+    x, y = axes
+    stretches: dict[int, list[tuple[float, float]]] = {}
+    wide = (x.end - x.begin) / STRETCHES
+    for at, value in zip(t, own, strict=True):
+        if value is not None:
+            point = (x.at(at), y.at(value))
+            stretches.setdefault(int((point[0] - x.begin) / wide), []).append(point)
+    high = [min(each, key=lambda point: point[1]) for _, each in sorted(stretches.items())]
+    low = [max(each, key=lambda point: point[1]) for _, each in sorted(stretches.items())]
+    path = "M" + "L".join(f"{across} {up}" for across, up in high + low[::-1]) + "Z"
+    return Curve(name, firm=True, path=path, dots=(), area=True)

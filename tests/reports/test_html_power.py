@@ -85,6 +85,22 @@ def test_a_wave_is_drawn_in_order_of_its_phase(record):
             assert across == sorted(across)
 
 
+def test_a_charge_that_swings_faster_than_the_looks_is_an_area(record):
+    """Between the lowest and the highest of each stretch; a line would draw another wave."""
+    made, judgement = record
+    charge, strain = pictures(made, judgement)[0].charts[-2:]
+    (area,), (line,) = charge.curves, strain.curves
+    assert (area.area, line.area) == (True, False)
+    ups = [float(up) for _, up in re.findall(r"(-?[\d.]+) (-?[\d.]+)", area.path)]
+    high, low = ups[: len(ups) // 2], ups[: len(ups) // 2 - 1 : -1]
+    assert all(top <= foot for top, foot in zip(high, low, strict=True))
+    (looks,) = (trace.looks for trace in racks(made.seen).values())
+    seen = looks.values["charge"]
+    height = BASE - TOP
+    assert min(high) == pytest.approx(BASE - max(seen) * height, abs=0.1)
+    assert max(low) == pytest.approx(BASE - min(seen) * height, abs=0.1)
+
+
 def test_the_page_holds_the_pictures_and_each_has_a_title(record):
     page = render(*record, fingerprint="ab" * 32, name="run")
     assert page.count('<figure class="chart">') == 14
