@@ -132,6 +132,7 @@ def test_the_example_of_the_documentation_runs(outcomes):
     text = page.read_text("utf-8").partition("```python\n")[2].partition("```")[0]
     found, said = outcomes(text, "--rack", "gb300-nvl72", "--rack-out", "run", "--rack-seed", "1")
     assert found == {"test_two_thirds": "passed"}, said
+    assert "no burn was run, so that the record says nothing of the rack (UNKNOWN)" in said
 
 
 def test_real_gpus_are_touched_only_with_leave(outcomes, command, tmp_path):
