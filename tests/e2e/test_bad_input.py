@@ -118,6 +118,15 @@ def test_out_is_a_file(cli, tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_a_plan_of_nothing_is_judged_as_nothing(cli):
+    """What was asked for is not on this rack: that is no accident of the run."""
+    answer = cli("burn", "hgx-h100", "--level", "acceptance", "--only", "power.smoothing")
+    assert answer.code == 3
+    assert "not on this rack: power smoothing" in answer.out
+    assert "no GPU was looked at" in answer.out
+    assert answer.err == ""
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="optional: root writes everywhere")
 def test_out_is_read_only(cli, tmp_path):
     (tmp_path / "ro").mkdir(mode=0o555)
