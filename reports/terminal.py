@@ -47,7 +47,7 @@ WIDTH = 80
 WIDEST = 110
 SHOWN = 20  # findings, gaps and diagnoses each; the rest is in the record
 REASONS = 5  # of one diagnosis
-SUMMARY_AT = 44  # the column at which a burn's summary begins
+SUMMARY_AT = 45  # the column at which a burn's summary begins
 PATIENCE = 2.0  # seconds that a run may take before a bar is worth its place
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "UNKNOWN": "bold yellow"}
 _ASCII = str.maketrans({"–": "-", "≤": "<=", "≥": ">=", "×": "x", "…": "...", "⟨": "<", "⟩": ">"})
@@ -120,7 +120,7 @@ def head(about: Head, out: Path, file: TextIO, plants: int = 0) -> None:
         page.line(row, hang=" " * SUMMARY_AT)
     for title, burns in (("not on this rack", about.skipped), ("left out", about.left_out)):
         for burn, why in burns.items():
-            page.line(f"{burn:<17} {title}: {why}", hang=" " * 18, style="yellow")
+            page.line(f"{burn:<18} {title}: {why}", hang=" " * 19, style="yellow")
     page.line(_length(about))
     file.flush()
 
@@ -153,7 +153,7 @@ def _plan(about: Head) -> list[str]:
     for planned in about.plan:
         on = "all GPUs at once" if planned.wide else ", ".join(_places(about, planned))
         summary = BURNS[planned.burn].summary if planned.burn in BURNS else ""
-        left = f"{planned.burn:<17} {on:<16} {planned.seconds:>4g} s"
+        left = f"{planned.burn:<18} {on:<16} {planned.seconds:>4g} s"
         rows.append(f"{left:<{SUMMARY_AT - 1}} {summary}")
     return rows
 
