@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
@@ -95,17 +96,18 @@ def work(turns: Sequence[int]) -> None:
         print(json.dumps(asdict(found)), flush=True)
 
 
-def workers(runs: int, jobs: int) -> Iterator[Outcome]:
-    """Share the turns out to so many processes; yield the outcomes of each that has ended."""
+def told(script: str, runs: int, jobs: int) -> Iterator[dict[str, Any]]:
+    """Share the turns out to so many processes of a script; yield what each of them printed."""
     shares = [range(first, runs, jobs) for first in range(min(jobs, runs))]
+    words = [[sys.executable, script, "--turns", ",".join(map(str, turns))] for turns in shares]
     with ThreadPoolExecutor(len(shares)) as pool:
-        for told in pool.map(_worker, shares):
-            yield from (Outcome(**json.loads(line)) for line in told.splitlines())
+        for lines in pool.map(_lines, words):
+            yield from (json.loads(line) for line in lines)
 
 
-def _worker(turns: Sequence[int]) -> str:
-    words = [sys.executable, __file__, "--turns", ",".join(map(str, turns))]
-    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False).stdout
+def _lines(words: Sequence[str]) -> list[str]:
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+    return done.stdout.splitlines()
 
 
 PAGE = """\
@@ -183,7 +185,8 @@ def main() -> int:
         work([int(turn) for turn in asked.turns.split(",")])
         return 0
     begun, found = time.monotonic(), []
-    for each in workers(asked.runs, asked.jobs):
+    for fields in told(__file__, asked.runs, asked.jobs):
+        each = Outcome(**fields)
         found.append(each)
         if not each.right:
             print(f"turn {each.turn}: {each.verdict} {each.proof}: {each.problem}", flush=True)

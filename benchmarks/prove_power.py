@@ -11,17 +11,17 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+from prove_drills import told
 
 from rackproof import __version__
 from rackproof.diagnostics.drills.power import random_events
@@ -89,19 +89,6 @@ def work(turns: Sequence[int]) -> None:
         print(json.dumps(asdict(found)), flush=True)
 
 
-def workers(runs: int, jobs: int) -> Iterator[Outcome]:
-    """Share the turns out to so many processes; yield the outcomes of each that has ended."""
-    shares = [range(first, runs, jobs) for first in range(min(jobs, runs))]
-    with ThreadPoolExecutor(len(shares)) as pool:
-        for told in pool.map(_worker, shares):
-            yield from (Outcome(**json.loads(line)) for line in told.splitlines())
-
-
-def _worker(turns: Sequence[int]) -> str:
-    words = [sys.executable, __file__, "--turns", ",".join(map(str, turns))]
-    return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False).stdout
-
-
 PAGE = """\
 # A thousand power events
 
@@ -152,7 +139,8 @@ def main() -> int:
         work([int(turn) for turn in given.turns.split(",")])
         return 0
     runs, begun = -(-given.events // EACH), time.monotonic()
-    found = sorted(workers(runs, given.jobs), key=lambda each: each.turn)
+    every = (Outcome(**fields) for fields in told(__file__, runs, given.jobs))
+    found = sorted(every, key=lambda each: each.turn)
     bad = [each for each in found if not each.right]
     if len(found) < runs:
         print(f"{runs - len(found)} drills told nothing")

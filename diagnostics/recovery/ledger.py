@@ -10,17 +10,16 @@ in seconds, and are no share. The shares, of which each moment has exactly one:
 - recompute: work of steps that had been committed before, and of attempts that were thrown away;
 - detect, isolate, restore: waiting after a fault, see `spans`;
 - checkpoint: productive or repeated work that stood still while a checkpoint was being staged;
-- dimmed: productive work × (1 - f) where power let only f of the speed through.
+- dimmed: what power held back, in a power drill; its ledger is diagnostics.power's.
 """
 
 import bisect
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rackproof.diagnostics.recovery.record import Course, Fact
+from rackproof.diagnostics.recovery.record import Course
 from rackproof.diagnostics.recovery.spans import (
     PRODUCTIVE,
     RECOMPUTE,
@@ -101,15 +100,14 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
-    """An interval in which something held: `factor` of the speed was left."""
+class Stall:
+    """An interval in which training stood still."""
 
     begin: float
     end: float
-    factor: float = 0.0
 
 
-def stalls(course: Course) -> list[Rates]:
+def stalls(course: Course) -> list[Stall]:
     """Return when training stood still for a checkpoint: as told, joined, and in order."""
     found = []
     for what in course.happenings:
@@ -117,33 +115,15 @@ def stalls(course: Course) -> list[Rates]:
         if what.kind != "ckpt" or what.text("phase") != "staged" or seconds is None:
             continue
         if math.isfinite(seconds) and seconds > 0:
-            found.append(Rates(what.at - seconds, what.at))
+            found.append(Stall(what.at - seconds, what.at))
     return _joined(found)
 
 
-def dimmings(course: Course, facts: Iterable[Fact]) -> list[Rates]:
-    """Return when power held training back (facts `dimmed`: from, until, factor), in order."""
-    found = []
-    for fact in facts:
-        if fact.what != "dimmed" or fact.course != course.name:
-            continue
-        values = [real(fact.fields.get(name)) for name in ("from", "until", "factor")]
-        good = [value for value in values if value is not None and math.isfinite(value)]
-        if len(good) == len(values) and good[0] < good[1]:
-            found.append(Rates(good[0], good[1], min(max(good[2], 0.0), 1.0)))
-    edges = sorted({edge for each in found for edge in (each.begin, each.end)})
-    return [
-        Rates(low, high, min(each.factor for each in over))
-        for low, high in itertools.pairwise(edges)
-        if (over := [each for each in found if each.begin <= low and high <= each.end])
-    ]
-
-
-def _joined(found: Sequence[Rates]) -> list[Rates]:
-    joined: list[Rates] = []
+def _joined(found: Sequence[Stall]) -> list[Stall]:
+    joined: list[Stall] = []
     for each in sorted(found, key=lambda rate: rate.begin):
         if joined and each.begin <= joined[-1].end:
-            joined[-1] = Rates(joined[-1].begin, max(joined[-1].end, each.end))
+            joined[-1] = Stall(joined[-1].begin, max(joined[-1].end, each.end))
         else:
             joined.append(each)
     return joined
@@ -152,10 +132,10 @@ def _joined(found: Sequence[Rates]) -> list[Rates]:
 class _Line:
     """Intervals side by side, in order; cuts others at their edges."""
 
-    def __init__(self, rates: Sequence[Rates]) -> None:
+    def __init__(self, rates: Sequence[Stall]) -> None:
         self._rates, self._begins = rates, [each.begin for each in rates]
 
-    def cut(self, begin: float, end: float) -> Iterator[tuple[float, float, Rates | None]]:
+    def cut(self, begin: float, end: float) -> Iterator[tuple[float, float, Stall | None]]:
         """Yield the pieces of [begin, end], each with the interval in which it lies."""
         place, at = max(0, bisect.bisect_right(self._begins, begin) - 1), begin
         while place < len(self._rates) and self._begins[place] < end:
@@ -170,11 +150,11 @@ class _Line:
 
 
 class _Book:
-    """Adds up spans, cut at the edges of stalls and dimmings."""
+    """Adds up spans, cut at the edges of stalls."""
 
-    def __init__(self, held: Sequence[Rates], dimmed: Sequence[Rates]) -> None:
+    def __init__(self, held: Sequence[Stall]) -> None:
         self.parts: dict[str, list[float]] = {name: [] for name in SHARES}
-        self._held, self._dimmed = _Line(held), _Line(dimmed)
+        self._held = _Line(held)
 
     def add(self, span: Span) -> None:
         if span.share not in {PRODUCTIVE, RECOMPUTE}:
@@ -186,15 +166,9 @@ class _Book:
             elif span.share == RECOMPUTE:
                 self._put(RECOMPUTE, end - begin)
             else:
-                self._work(begin, end, span.part)
-
-    def _work(self, begin: float, end: float, part: float) -> None:
-        for low, high, dim in self._dimmed.cut(begin, end):
-            took_part = (high - low) * part
-            slowed = took_part * (1.0 - dim.factor) if dim is not None else 0.0
-            self._put("degraded", (high - low) - took_part)
-            self._put("dimmed", slowed)
-            self._put(PRODUCTIVE, took_part - slowed)
+                part = (end - begin) * span.part
+                self._put("degraded", (end - begin) - part)
+                self._put(PRODUCTIVE, part)
 
     def _put(self, share: str, seconds: float) -> None:
         if seconds > 0:
@@ -234,7 +208,7 @@ def begin_of(course: Course, path: Trajectory) -> float:
     return min(signs) if signs else max(hellos, default=course.began)
 
 
-def ledger(course: Course, run: Run, facts: Sequence[Fact]) -> Ledger | None:
+def ledger(course: Course, run: Run) -> Ledger | None:
     """Return the ledger of a course; None where no time passed."""
     path = run.path
     begin = max(course.began, min(begin_of(course, path), course.ended))
@@ -244,7 +218,7 @@ def ledger(course: Course, run: Run, facts: Sequence[Fact]) -> Ledger | None:
         return None
     works, marks = works_of(course, run), marks_of(course, run)
     step = usual(works, marks) or run.step
-    book = _Book(stalls(course), dimmings(course, facts))
+    book = _Book(stalls(course))
     for span in spans(begin, end, works, marks, step):
         book.add(span)
     seconds = {name: math.fsum(parts) for name, parts in book.parts.items()}

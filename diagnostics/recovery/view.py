@@ -132,7 +132,7 @@ class View:
     def book(self) -> Ledger | None:
         """Return the ledger of the run that was hit."""
         run = Run(self.path, self.last, self.head.replicas, self.step, self.struck, self.words)
-        return ledger(self.faulted.course, run, self.record.facts)
+        return ledger(self.faulted.course, run)
 
     def facts(self, *kinds: str, course: str = "faulted") -> list[Fact]:
         """Return the facts of some kinds of a course."""

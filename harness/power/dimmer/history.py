@@ -59,7 +59,8 @@ class Rows:
         lie = (-1, *(1,) * windows.ndim)
         begin = np.array([row.begin for row in self.rows]).reshape(lie)
         end = np.array([row.end for row in self.rows]).reshape(lie)
-        return np.maximum(end - np.maximum(begin, self.rows[-1].end - windows), 0.0)
+        inside: Array = np.maximum(end - np.maximum(begin, self.rows[-1].end - windows), 0.0)
+        return inside
 
     def _within(self, windows: Array) -> Iterator[tuple[Array, Row]]:
         """Give the rows of which something lies inside the last `windows` s, and how much."""

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackproof.diagnostics.recovery.ledger import SHARES, Run, ledger, rounded
-from rackproof.diagnostics.recovery.record import Course, Fact, Head
+from rackproof.diagnostics.recovery.record import Course, Head
 from rackproof.diagnostics.recovery.spans import Mark, Work, spans, usual
 from rackproof.diagnostics.recovery.strikes import Strike
 from rackproof.diagnostics.recovery.timeline import words
@@ -25,13 +25,13 @@ def steps(*times, first=1, **more):
     return [line(at, "step", step=first + n, **more) for n, at in enumerate(times)]
 
 
-def book(*lines, last=10, members=2, began=0.0, ended=20.0, fault=None, facts=()):
+def book(*lines, last=10, members=2, began=0.0, ended=20.0, fault=None):
     said = sorted(lines, key=lambda each: each.at)
     course = Course("faulted", began, ended, finished=True, happenings=said)
     struck = [] if fault is None else [Strike(fault, "kill", "r1", evidence="it died")]
     path = trajectory(course)
     run = Run(path, last, members, None, struck, words(course, "A", struck))
-    return ledger(course, run, facts)
+    return ledger(course, run)
 
 
 def seconds(found):
@@ -142,16 +142,6 @@ def test_a_stall_is_no_longer_than_the_run():
     assert seconds(found) == {"productive": 5.5, "checkpoint": 4.5}
 
 
-def dimmed(begin, end, factor):
-    return Fact("dimmed", {"from": begin, "until": end, "factor": factor})
-
-
-def test_power_that_holds_training_back_is_dimmed():
-    facts = [dimmed(2.0, 4.0, 0.75), dimmed(3.0, 5.0, 0.5), dimmed(7.0, 6.0, 0.0)]
-    found = book(line(0.0, "epoch"), *steps(*EVEN), facts=facts)
-    assert seconds(found) == {"productive": 8.75, "dimmed": 1.25}
-
-
 def test_a_run_that_never_goes_on_waits_to_its_end():
     found = book(line(0.0, "epoch"), *steps(1, 2, 3), line(4.0, "lost", member="r1"),
                  fault=3.5, ended=8.0)  # fmt: skip
@@ -212,20 +202,18 @@ LINES = st.lists(
     ),
     max_size=40,
 )  # fmt: skip
-DIM = st.builds(dimmed, st.floats(95.0, 125.0), st.floats(95.0, 125.0), st.floats(-1.0, 2.0))
 
 
 @settings(deadline=None, max_examples=150)
-@given(LINES, st.lists(DIM, max_size=3), st.floats(100.0, 125.0), st.integers(1, 4))
-def test_the_shares_of_any_run_add_up_to_one(lines, dims, ended, members):
-    died = Fact("died", {"member": "r1", "pid": 21, "code": -9}, "faulted", 131.0)
+@given(LINES, st.floats(100.0, 125.0), st.integers(1, 4))
+def test_the_shares_of_any_run_add_up_to_one(lines, ended, members):
     said = sorted(lines, key=lambda each: each.at)
     course = Course("faulted", 100.0, ended, finished=False, happenings=said)
     fired = [
         Strike(each.at, "kill", "r1", evidence="yes") for each in said if each.kind == "injected"
     ]
     run = Run(trajectory(course), 12, members, 1.0, fired, words(course, "A", fired))
-    found = ledger(course, run, [*dims, died])
+    found = ledger(course, run)
     if found is None:
         done = run.path.top >= 12 and run.path.commits[-1].at <= 100.0
         assert done or ended <= 100.0 or ended <= max((h.at for h in said), default=ended)
