@@ -21,6 +21,7 @@ from rackproof.diagnostics.peers import Key, Runs, Scale, gather, peer_limits
 from rackproof.diagnostics.verdict import Verdict
 from rackproof.harness.metrics import Metric, metrics
 from rackproof.harness.model import Measurement, Missing, Value, Why, item_of
+from rackproof.harness.units import possible
 
 OURS = ("platform", "spec")
 """Layers that are there without anybody's doing."""
@@ -133,7 +134,8 @@ def decide(
         limit, value = read.breaking[decided][0], read.values[decided]
         verdict, message, cure = Verdict.FAIL, _says(read, decided, metric), ""
     else:
-        doubt = _doubt(runs, settled, must) if layers else _no_limit(metric)
+        odd = _impossible(runs, metric)
+        doubt = odd or (_doubt(runs, settled, must) if layers else _no_limit(metric))
         verdict = Verdict.UNKNOWN if doubt else Verdict.PASS
         message, cure = doubt or ("within limits", "")
     return Check(
@@ -161,6 +163,16 @@ def _doubt(runs: Runs, settled: AbstractSet[int], due: AbstractSet[int]) -> tupl
             return f"run {attempt} ended without a reading", "run it again"
     if settled.isdisjoint(runs.values):
         return "cut short", "--resume the run"
+    return None
+
+
+def _impossible(runs: Runs, metric: Metric) -> tuple[str, str] | None:
+    """Return what is said of a reading that cannot be, though it is within limits."""
+    for attempt, values in sorted(runs.values.items()):
+        for value in values:
+            if not possible(value, metric.unit):
+                said = f"run {attempt} read {_show(value, metric)}, which cannot be"
+                return said, "look at what was read: the driver, or an edited record"
     return None
 
 

@@ -1,5 +1,7 @@
 """Units and their dimensions: a number without its unit is not compared with anything."""
 
+import math
+
 from rackproof.harness.errors import SpecError, nearest
 
 # unit -> (dimension, factor to that dimension's first unit)
@@ -64,3 +66,20 @@ def convert(value: float, unit: str, to: str) -> float:
         msg = f"{unit} is {dimension}, and {to} is {wanted}: they cannot be compared"
         raise SpecError(msg)
     return value if factor == per else value * factor / per
+
+
+SIGNED = frozenset({"ratio", "change of power", "change of temperature", "flag"})
+"""Dimensions that may be negative; a temperature may, down to ABSOLUTE_ZERO."""
+ABSOLUTE_ZERO = -273.15  # C, the definition of the kelvin
+
+
+def possible(value: float | str, unit: str) -> bool:
+    """Say whether a reading of `unit` can be: finite, no less than nothing. A text always can."""
+    if isinstance(value, str):
+        return True
+    if not math.isfinite(value):
+        return False
+    dimension, factor = UNITS[unit]
+    if dimension in SIGNED:
+        return True
+    return value * factor >= (ABSOLUTE_ZERO if dimension == "temperature" else 0.0)

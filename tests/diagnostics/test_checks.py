@@ -102,6 +102,16 @@ def test_a_record_of_nothing_is_unknown(bed, change):
     assert judge(empty).verdict == "UNKNOWN"
 
 
+@pytest.mark.parametrize("value", [-1, -0.5, float("-inf")])
+def test_a_reading_that_cannot_be_makes_no_pass(bed, value):
+    """Fewer than no wrong words are within the limit of none at all."""
+    check = judged(bed, MARCH, [0, value])
+    assert check.verdict == "UNKNOWN"
+    assert check.message.startswith("run 2 read -")
+    assert check.message.endswith("which cannot be")
+    assert judged(bed, MARCH, [3, value]).verdict == "FAIL"
+
+
 # --- runs ---------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rackproof.harness.errors import SpecError
 from rackproof.harness.metrics import metrics
-from rackproof.harness.units import UNITS, convert
+from rackproof.harness.units import ABSOLUTE_ZERO, SIGNED, UNITS, convert, possible
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,12 @@ def test_there_and_back_is_the_same_value(value: float, unit: str, to: str) -> N
 
 def test_every_metric_has_a_unit_that_is_known() -> None:
     assert {m.unit for m in metrics().values()} <= UNITS.keys()
+
+
+@pytest.mark.parametrize("unit", sorted(UNITS))
+def test_what_a_reading_can_be(unit: str) -> None:
+    dimension, factor = UNITS[unit]
+    least = ABSOLUTE_ZERO / factor if dimension == "temperature" else 0.0
+    assert all(possible(value, unit) for value in (least, least + 1.0, 1e15, "a text"))
+    assert not any(possible(float(word), unit) for word in ("nan", "inf", "-inf"))
+    assert possible(least - 1.0, unit) == (dimension in SIGNED)
