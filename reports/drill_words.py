@@ -42,9 +42,9 @@ WORDS: Mapping[str, str] = {
 """The timeline's word for a kind of happening; in brackets, what explains it."""
 NOTHING = "fault-fired: nothing was injected"
 POWER = (
-    "power-record", "DD1 no trip", "DD13 sag", "DD8 stores", "cooling", "DD2 in time", "DD4 ramps",
-    "DD9 lost telemetry", "DD10 priority", "DD3 settles", "six-steps", "DD11 put back",
-    "DD12 negative control",
+    "power-record", "power-header", "DD1 no trip", "DD13 sag", "DD8 stores", "cooling",
+    "DD2 in time", "DD4 ramps", "DD9 lost telemetry", "DD10 priority", "DD3 settles", "six-steps",
+    "DD11 put back", "DD12 negative control",
 )  # fmt: skip
 """Claims of a power drill: they lead, since training can only feel what power did."""
 FELT = ("DD5 training", "DD6 throughput", "DD7 spread")

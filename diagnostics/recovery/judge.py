@@ -26,6 +26,7 @@ from rackproof.diagnostics.verdict import Verdict, roll_up
 SCHEMA = "rackproof.drill/1"
 WHATEVER = frozenset(("digests", "fault-free", "replay", "processes", "no-process-left"))
 """Claims that no full disk excuses: wrong states, and processes that are not as they should be."""
+AGAIN = "hold it again, or read the record that was written"
 NOT_WHOLE = "the record is not whole"
 NOTHING: frozenset[str] = frozenset()
 
@@ -112,7 +113,20 @@ def _claims(found: View) -> list[Claim]:
     )  # fmt: skip
     alone = outside.undisturbed(found.facts("died", "stopped"))
     rest = [*(make(found) for make in first), clean, equal, free, proofs.replay(found, free)]
-    return outside.excused([alone, *rest], found.hits)
+    return [_meant(found, claim) for claim in outside.excused([alone, *rest], found.hits)]
+
+
+def _meant(found: View, claim: Claim) -> Claim:
+    """Return a claim whose cure is one for who reads it: of our own training, nobody's to change.
+
+    What it did not tell or store was not written, or is in the record no more.
+    """
+    if found.head.layer == "C":
+        return claim
+    message = claim.message
+    for cure in (proofs.EMIT, storage.EMIT, storage.LOOK, samples.CURE):
+        message = message.replace(cure, AGAIN)
+    return replace(claim, message=message)
 
 
 def _excused(found: View, claims: list[Claim]) -> list[Claim]:

@@ -18,6 +18,7 @@ from rackproof.diagnostics.recovery.trajectory import Trajectory
 from rackproof.diagnostics.recovery.view import FIELDS, View
 from rackproof.harness.happening import GONE, Happening
 
+EMIT = "emit `digest` in step events, or ask for less: --require L1"
 LOOK = "have RP_CKPT_URL hold checkpoints that can be read again, or ask for less: --require L1"
 
 
@@ -331,8 +332,7 @@ def _stored_without_fault(view: View) -> bool:
 def _as_told(view: View, step: int, digest: str) -> Claim:
     claimed = claims_of(view.path, step)
     if not claimed:
-        cure = "emit `digest` in step events, or ask for less: --require L1"
-        return unknown("final-state", f"no digest was told of step {step}", cure, "L4")
+        return unknown("final-state", f"no digest was told of step {step}", EMIT, "L4")
     if not one_kind(view):
         return unknown("final-state", OTHER_KIND, KIND_CURE, "L4")
     if claimed != [digest]:

@@ -272,4 +272,9 @@ def test_no_last_state_is_unknown(good):
 def test_a_last_step_without_a_digest_is_unknown(good):
     good.change("step", {"digest": None}, step=12)
     assert good.verdict("final-state") == "UNKNOWN"
-    assert "emit `digest`" in good.claim("final-state").message
+    assert good.claim("final-state").message.endswith("or read the record that was written")
+
+
+def test_a_command_is_told_to_emit_one(telling_command):
+    telling_command.change("step", {"digest": None}, step=12)
+    assert "emit `digest`" in telling_command.claim("final-state").message
