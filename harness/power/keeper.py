@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
-from types import TracebackType
 from typing import IO, Any, Self
 
 from rackproof.harness.errors import DrillError
@@ -183,12 +182,7 @@ class Keeper:
         """Hold it."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End it."""
         self.close()
 

@@ -11,7 +11,6 @@ import fcntl
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rackproof.harness.devices.attached import Source
@@ -65,12 +64,7 @@ class RackLock:
         """Hold them."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let go."""
         self.close()
 
