@@ -120,7 +120,7 @@ def drawn(draw: Random) -> Part:
     share = draw.uniform(0.1, 1.0)
 
     def hold(zone: PowerZone) -> None:
-        zone.ready(READY_S)
+        zone.ready(RECOVER_S)
         if kind == "sag":  # at a load that stands: what moves of it is to be seen
             zone.recover()
             zone.sag(name, draw.uniform(0.5, 0.75), draw.choice((0.02, 0.1, 1.0)))
@@ -142,8 +142,8 @@ def drawn(draw: Random) -> Part:
             zone.lift()
         zone.run(rest)
 
-    waits = RECOVER_S if kind == "sag" else READY_S
-    return Part(name, hold, LIKELY * waits + 1.4 * held_for + rest)
+    waits = LIKELY * RECOVER_S if kind == "sag" else READY_S
+    return Part(name, hold, waits + 1.4 * held_for + rest)
 
 
 def random_events(seed: int, count: int) -> Drill:
@@ -156,8 +156,8 @@ def random_events(seed: int, count: int) -> Drill:
     )
 
 
-READY_S, LIKELY = 60.0, 0.4
-"""The longest wait for a load of which something can be cut, and how much of it is planned."""
+READY_S, LIKELY = 30.0, 0.4
+"""What is planned for a wait: until something can be cut, s; of a recovery, as a share."""
 BLINDED = 0.3
 """Share of drawn events in which sensors are lost as well."""
 LIMIT_20, LIMIT_40 = _lowered("limit -20 %", SMALL), _lowered("limit -40 %", LARGE)

@@ -90,18 +90,27 @@ def in_time(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
     name = "DD2 in time"
     wrong: list[str] = []
     right: list[str] = []
+    doubts: list[Claim] = []
     for window in found:
+        most, of = window.allowed, window.name
         if not bites(record, window):
             if window.possible:
-                return unknown(name, f"{window.name}: its limit was not below the load", AGAIN)
+                doubts.append(unknown(name, f"{of}: its limit was not below the load", AGAIN))
             continue
-        took, most = seconds_under(record, window), window.allowed
+        took = seconds_under(record, window)
+        said = f"{of}: under {window.event.watts / 1e3:.1f} kW"
         if took is None:
-            return unknown(name, f"{window.name}: the load is not in the record", AGAIN)
-        if took > most and brief(window, record):
-            return unknown(name, f"{window.name}: it was over before {most:g} s", LONGER)
-        said = f"{window.name}: under {window.event.watts / 1e3:.1f} kW after {took:.1f} s"
-        (right if took <= most else wrong).append(f"{said}, {most:g} s allowed ({window.how})")
+            doubts.append(unknown(name, f"{of}: the load is not in the record", AGAIN))
+        elif took <= most:
+            right.append(f"{said} after {took:.1f} s, {most:g} s allowed ({window.how})")
+        elif brief(window, record):
+            doubts.append(unknown(name, f"{of}: not so for {most:g} s that can be judged", LONGER))
+        elif math.isinf(took):
+            wrong.append(f"{said} at no time, {most:g} s allowed ({window.how})")
+        else:
+            wrong.append(f"{said} after {took:.1f} s, {most:g} s allowed ({window.how})")
+    if doubts and not wrong:
+        return doubts[0]
     return _of_each(name, wrong, right, _floors(found), due=due)
 
 
@@ -228,12 +237,13 @@ def _way(caps: tuple[Caps, ...], at: float, tick: float) -> float:
 def _allowed_down(found: list[Window], cut: tuple[float, float, str], rates: list[float]) -> float:
     """Return the rate that a cut may have, by what the Dimmer said that it does.
 
-    The cut is (when the way down began, when it is, of which job). One of which it said nothing,
+    The cut is (when the way down began, when it is, of which job); what was said in a window holds
+    for the ways that began in it, though a limit is lifted meanwhile. One of which it said nothing,
     now or as the way began, may have none; if the word comes within a tick, the normal one.
     """
     (begun, at, job), (normal, urgent, _, tick, _) = cut, rates
     ways = {"normal": normal, "urgent": urgent, "step": math.inf}
-    own = [w for w in found if w.event.at <= at < w.until]
+    own = [w for w in found if w.event.at <= at and begun < w.until]
 
     def most(window: Window) -> float:
         late = normal if window.word(at + tick, job) else 0.0

@@ -18,7 +18,9 @@ from rackproof.diagnostics.verdict import Verdict
 BATTERY_LEFT = 0.5
 """The charge that a BBU has to end with, at least (DD8)."""
 RIDES_S = 0.020
-"""A sag up to this long is a supply's own affair (DD13): the hold-up of a PSU at full load."""
+RIDDEN = 0.7
+"""A sag up to RIDES_S long that leaves so much of the voltage is a supply's own affair (DD13): the
+hold-up of a PSU at full load. A deeper one may be the battery's."""
 TAKES_OVER_S = 0.004 + 1e-6
 """The time that a BBU has, from the moment at which its bus is low (DD13)."""
 MOVES = 0.02
@@ -199,9 +201,10 @@ def _sagged(record: PowerRecord, event: Event) -> tuple[Verdict, str]:
         return Verdict.UNKNOWN, f"{name}: the load around it is not in the record"
     if moved > MOVES:
         return Verdict.FAIL, f"{name}: the load moved by {moved:.1%}"
-    if event.seconds <= RIDES_S:
-        told = "the battery took it" if carried else "the supplies rode through"
-        return Verdict.FAIL if carried else Verdict.PASS, f"{name}: {told}"
+    if event.seconds <= RIDES_S and not carried:
+        return Verdict.PASS, f"{name}: the supplies rode through"
+    if event.seconds <= RIDES_S and event.left >= RIDDEN:
+        return Verdict.FAIL, f"{name}: the battery took it"
     return _taken(name, carried)
 
 

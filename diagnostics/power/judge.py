@@ -26,6 +26,8 @@ STEPS = (
 """The six steps of a transient, in the contract's words."""
 ANSWERS = 0.002
 """A store answers where it gives, or takes, more than this share of the feed's steady load."""
+SUDDEN = frozenset({"DD2", "DD9", "cooling"})
+"""A drill that is held for one of these has a sudden transient of its own, with all six steps."""
 LASTING = {
     "DD8 stores": ("bbu-empty",), "DD13 sag": ("gpu-reset",), "cooling": ("slowdown",),
 }  # fmt: skip
@@ -88,7 +90,7 @@ def judge(
     ]
     said = [_asked(make(name in due), asked=name in due) for name, make in made]
     parts = {*due} - {name for name, _ in made}
-    six = _steps(record, found, moments)
+    six = _asked(_steps(record, found, moments), asked=not SUDDEN.isdisjoint(due))
     counted = _counted(record, [six, *said], training, cut)
     return Judged(
         (_whole(record, parts), *counted),

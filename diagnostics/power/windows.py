@@ -22,11 +22,11 @@ LOWERS = {
     "ramp": ("lift",),
 }
 """What lowers a feed's limit, and what ends that."""
-ALLOWED_S = {"emergency": 1.0, "step": 10.0, "urgent": 20.0, "normal": 60.0, "ramp": 10.0}
-"""Seconds until the load is under its limit, by how fast the Dimmer may go (DD2).
-
-Behind a limit that falls along a ramp it may stay as long as where a step is allowed.
-"""
+ALLOWED_S = {"emergency": 1.0, "step": 10.0, "urgent": 20.0, "normal": 60.0}
+"""Seconds until the load is under its limit, by how fast the Dimmer may go (DD2)."""
+BEHIND_S = 10.0
+"""Behind a limit that falls along a ramp it may stay as long as where a step is allowed, or until
+the seconds of its pace have passed since the limit began to fall."""
 SETTLES_S = 20.0
 """After the time that DD2 allows it may take so long to settle: three windows to see what came of
 the way down, and a trim."""
@@ -78,14 +78,13 @@ class Window:
     @property
     def how(self) -> str:
         """Return by which rule its load has to be under its limit in time."""
-        if self.emergency or self.event.what == "ramp":
-            return "emergency" if self.emergency else "ramp"
-        return self.ramp or "normal"
+        return "emergency" if self.emergency else self.ramp or "normal"
 
     @property
     def allowed(self) -> float:
-        """Return the seconds that it gives until its load is under the limit."""
-        return ALLOWED_S[self.how]
+        """Return the seconds from `begin` on that it gives until its load is under the limit."""
+        most = ALLOWED_S[self.how]
+        return max(BEHIND_S, most - self.event.seconds) if self.event.what == "ramp" else most
 
     def word(self, at: float, job: str) -> str:
         """Return what the Dimmer had said last, at a moment, of how fast it cuts a job.
@@ -219,5 +218,9 @@ def settled(window: Window, record: PowerRecord) -> tuple[float, float]:
 
 
 def brief(window: Window, record: PowerRecord) -> bool:
-    """Whether a window is over before the time that its load is given to come under the limit."""
-    return window.until - window.begin < window.allowed + span(record)
+    """Whether a window is over before the time that its load is given to come under the limit.
+
+    Without sensors nobody sees whether it does: for this a window ends where they are lost.
+    """
+    lost = (e.at for e in record.of("sensors-lost") if window.event.at <= e.at < window.until)
+    return min(lost, default=window.until) - window.begin < window.allowed + span(record)

@@ -214,7 +214,9 @@ class Dimmer:
     def _judge(self, sample: Sample, told: Telling, *, cycle: bool) -> None:
         past, asks, bands = self._past, self._asks, self._bands
         fresh = past.learn(asks.current)
-        ignores = asks.heed(past.high, fresh & np.append(past.clean(), False)[self._shape.job_of])
+        # A look in which a cap still moved may reach into the window: it shows no disobedience.
+        stood = np.append(past.clean(past.longest), False)[self._shape.job_of]
+        ignores = asks.heed(past.high, fresh & stood)
         self._tell_gpus(told, "refused", ignores, "draw more than their cap: not cappable")
         past.build(asks.ceiling, self._idle, asks.obeys(self._trust.gone))
         outlook = self._outlook = past.outlook(self._goal)
@@ -331,6 +333,9 @@ class Dimmer:
         falls = self._past.power(self._at) - self._past.power(self._goal)
         slope = np.divide(falls, gap, out=np.zeros_like(falls), where=gap > NEAR_W)
         paces = np.maximum(pace(self._way(sample, over, slope), self.settings), self._told_pace)
+        # Who joins a way down that is not over goes no slower than those who are on it.
+        going = self._shape.beneath(np.where(down & self._ramping, self._pace, NORMAL))
+        paces = np.where(over > 0.0, np.maximum(paces, going), paces).astype(np.intp)
         self._paces = np.where(over > 0.0, paces, NORMAL)
         if self.settings.advises:
             return

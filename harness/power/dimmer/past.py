@@ -92,6 +92,11 @@ class Past:
         """Return the feeds of which there has been a full window."""
         return np.asarray(np.isfinite(self._last[0]), bool)
 
+    @property
+    def longest(self) -> float:
+        """The longest look that is kept, s: one of its length may be half in a window."""
+        return max((row.end - row.begin for row in self._gpu.rows), default=0.0)
+
     def missing(self) -> Array:
         """Return the share of reads that is missing in each feed's window."""
         found, _ = self._missing.mean(self.windows)
@@ -102,9 +107,9 @@ class Past:
         found = np.broadcast_to(self._hurry.peak(self.windows), self.windows.shape)
         return np.nan_to_num(found)
 
-    def clean(self) -> Flags:
-        """Return the jobs whose caps have stood still for their whole window."""
-        stood = self.now - self.changed >= self.job_windows - 1e-6
+    def clean(self, beyond: float = 0.0) -> Flags:
+        """Return the jobs whose caps have stood still for their whole window, and `beyond` s."""
+        stood = self.now - self.changed >= self.job_windows + beyond - 1e-6
         return np.asarray(stood & (self.seen >= self.job_windows - 1e-6))
 
     def learn(self, caps: Array) -> Flags:
@@ -139,8 +144,7 @@ class Past:
 
         They are taken to draw up to their cap, so that a cut is rather too small.
         """
-        longest = max((row.end - row.begin for row in self._gpu.rows), default=0.0)
-        return np.asarray(self._periods < RESOLVED * longest, bool)
+        return np.asarray(self._periods < RESOLVED * self.longest, bool)
 
     def power(self, caps: Array) -> Array:
         """Return what the jobs draw at each feed under these caps of theirs, by the model, W."""

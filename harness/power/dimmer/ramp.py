@@ -1,8 +1,8 @@
 """How fast a cut is made: normal, urgent, or at once.
 
 In: what each feed draws over its limit now, how its draw falls with the ramp, its breaker and its
-stores. Out: a pace for each feed. The slowest is taken whose way down the stores can bridge and
-that does not use up the breaker.
+stores. Out: a pace for each feed. The slowest is taken that comes down soon enough, whose way down
+the stores can bridge, and that does not use up the breaker.
 """
 
 import zlib
@@ -46,14 +46,15 @@ def pace(way: Way, settings: Settings) -> Array:
     excess = np.maximum(way.over, 0.0)
     over = excess > 0.0
     found = np.full(over.shape, STEP)
-    for speed, rate in ((URGENT, settings.urgent), (NORMAL, settings.down)):
+    ramps = ((URGENT, settings.urgent, np.inf), (NORMAL, settings.down, settings.longest))
+    for speed, rate, longest in ramps:
         falls = np.maximum(way.slope * rate, 1e-9)
         seconds = excess / falls
         bridged = (excess <= way.power) & (0.5 * excess * seconds <= way.energy)
         strained = way.strain + LASTS * way.hurry * seconds <= settings.strain_ramp
         # A breaker that is strained already cannot be spared by a ramp that adds nothing.
         strained |= LASTS * way.hurry * seconds < NOTHING
-        found = np.where(~over | (bridged & strained), speed, found)
+        found = np.where(~over | (bridged & strained & (seconds <= longest)), speed, found)
     return np.where(over & emergency(way, settings), STEP, found)
 
 

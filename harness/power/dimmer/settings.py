@@ -65,6 +65,7 @@ class Settings:
     calm: float = field(default_factory=_of("calm"))
     down: float = field(default_factory=_of("down"))
     urgent: float = field(default_factory=_of("urgent"))
+    longest: float = field(default_factory=_of("longest"))
     up: float = field(default_factory=_of("up"))
     jitter: float = field(default_factory=_of("jitter"))
     lag: float = field(default_factory=_of("lag"))

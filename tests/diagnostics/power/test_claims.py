@@ -93,14 +93,28 @@ def test_dd2_of_an_event_that_was_over_too_soon(scene):
     scene.change("event", {"at": begin + 9.0}, what="lift", id="limit -20 %")
     later(scene, "limit -20 %", 30.0)
     assert scene.verdicts()["DD2"] == "UNKNOWN"
-    assert "it was over before" in scene.claims()["DD2"].message
+    assert "not so for 20 s that can be judged" in scene.claims()["DD2"].message
 
 
-def test_dd2_behind_a_ramp_that_ended(scene):
+def test_dd2_of_a_load_that_nobody_sees_any_more(scene):
+    """Who is blind before the time is over cannot trim; what was late before that is late."""
+    begin = scene.at("limit", "limit -20 %")
+    later(scene, "limit -20 %", 30.0)
+    assert scene.verdicts()["DD2"] == "FAIL"
+    scene.add("event", at=begin + 9.0, what="sensors-lost", id="x", feed=RACK, share=0.4)
+    scene.add("event", at=begin + 60.0, what="sensors-back", id="x", feed=RACK)
+    assert scene.verdicts()["DD2"] == "UNKNOWN"
+    later(scene, "limit -40 %", 30.0)
+    assert scene.verdicts()["DD2"] == "FAIL"
+
+
+@pytest.mark.parametrize(("late", "wrong"), [(12.0, {}), (25.0, {"DD2": "FAIL"})])
+def test_dd2_behind_a_ramp_that_ended(scene, late, wrong):
+    """By the normal ramp it may take 60 s since the limit began to fall, and 10 s after its end."""
     begin = scene.at("ramp") + 45.0
     steady = scene.one("event", what="ramp")["steady"]
-    scene.trace(RACK, "mean", lambda *_: steady, begin=begin - 5.0, end=begin + 15.0)
-    assert scene.others("power-record", "DD1") == {"DD2": "FAIL"}
+    scene.trace(RACK, "mean", lambda *_: steady, begin=begin - 5.0, end=begin + late)
+    assert scene.others("power-record", "DD1") == wrong
 
 
 def test_dd2_a_limit_above_the_load_shows_nothing(scene):

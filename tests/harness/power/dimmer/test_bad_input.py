@@ -239,6 +239,22 @@ def test_gpus_that_ignore_their_cap_are_counted_out_and_the_others_give_more(pla
     assert 0.92 <= after[-1] / limit <= 0.98
 
 
+@pytest.mark.parametrize("after", [0.05, 0.2, 0.45])
+@pytest.mark.parametrize("period", [1.15, 1.2, 2.0])
+def test_a_look_in_which_a_cap_still_moved_shows_no_disobedience(plant, kit, period, after):
+    two = two_jobs(kit)
+    two["jobs"][0] = dataclasses.replace(two["jobs"][0], period=period)
+    two["loads"][0] = kit.load(period=period)
+    rack = plant(**two)
+    rack.run(20.0)
+    rack.run(after)
+    rack.ac[:] = False
+    rack.stated[:] = 60_000.0
+    rack.look()
+    rack.run(12.0)
+    assert not [act for act in rack.acts if act.what == "refused"]
+
+
 def test_a_cap_of_another_hand_is_told_and_never_raised_over(plant):
     rack = running(plant)
     rack.foreign[:4] = 400.0

@@ -85,6 +85,8 @@ def way(**more):
         ({"energy": 0.5 * 30e3 * 25.0 * 0.999}, URGENT),
         ({"energy": 0.5 * 30e3 * 5.0 * 0.999}, STEP),
         ({"power": 29e3}, STEP),
+        ({"slope": 60.0 * 25.0 / 44.0}, NORMAL),
+        ({"slope": 60.0 * 25.0 / 46.0}, URGENT),  # 46 s by the normal ramp are too long
         ({"hurry": 0.2 / 0.7 / 25.0 * 0.99}, NORMAL),
         ({"hurry": 0.2 / 0.7 / 25.0 * 1.01}, URGENT),
         ({"hurry": 0.2 / 0.7 / 5.0 * 1.01}, STEP),
