@@ -206,7 +206,9 @@ def _steps(record: PowerRecord, found: list[Window], moments: list[list[Moment]]
         what = f"{soon[0]}: it was over too soon" if soon else "no transient is in the record"
         return unknown(name, what, "hold the drill again")
     for window, group in own:
-        missing = [word for word in STEPS if word not in {each.what for each in group}]
+        absent = _nobody(record, window)
+        seen = {each.what for each in group} | absent.keys()
+        missing = [word for word in STEPS if word not in seen]
         if missing and _blind(record, window, missing[0]):
             said = f"{window.name}: {missing[0]} cannot be seen in the record"
             return unknown(name, said, "hold the drill again")
@@ -216,7 +218,21 @@ def _steps(record: PowerRecord, found: list[Window], moments: list[list[Moment]]
         if order != sorted(order):
             said = ", ".join(f"{each.what} {each.at:.1f} s" for each in group)
             return broken(name, f"{window.name}: out of their order: {said}")
-    return holds(name, f"{' → '.join(STEPS)}, in each of {len(own)} transients")
+    without = {why for window, _ in own for why in _nobody(record, window).values()}
+    beside = f" ({some(sorted(without))})" if without else ""
+    return holds(name, f"{' → '.join(STEPS)}, in each of {len(own)} transients{beside}")
+
+
+def _nobody(record: PowerRecord, window: Window) -> dict[str, str]:
+    """Return the steps that nobody is there for, by what was built and recorded, and why."""
+    built = {key.rpartition(".")[0].rpartition(".")[2] for key in record.settings}
+    known = built | {store for series in record.series.values() for store in series.out}
+    found = {}
+    if "bbu" in known and "cbu" not in known and not window.emergency:
+        found[STEPS[2]] = f"no CBU: but for lost mains no {STEPS[2]}"
+    if "bbu" in known and "bess" not in known:
+        found[STEPS[3]] = f"no BESS: no {STEPS[3]}"
+    return found
 
 
 def _blind(record: PowerRecord, window: Window, word: str) -> bool:

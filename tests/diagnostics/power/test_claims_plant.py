@@ -193,3 +193,22 @@ def test_what_no_rack_may_do_fails_at_any_time_whatever_was_asked(scene, what, c
     assert scene.verdicts()[claim] == "FAIL"
     scene.change("electric", {"run": "control"}, what=what)
     assert scene.verdicts()[claim] == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("store", "feed", "word"),
+    [("cbu", RACK, "bbu-cbu-respond"), ("bess", FEEDS[0], "bess-utility-coordinate")],
+)
+def test_a_step_that_nothing_is_built_for_is_not_missed(scene, store, feed, word):
+    """What is built, and not in the record, is."""
+    for body in scene.of("trace", feed=feed):
+        body["charge"].pop(store)
+        body["out"].pop(store)
+    assert scene.verdicts()["six-steps"] != "PASS"
+    settings = scene.one("layout")["settings"]
+    for key in [key for key in settings if f".{store}." in key]:
+        del settings[key]
+    found = scene.claims()["six-steps"]
+    assert str(found.verdict) == "PASS"
+    assert f"no {store.upper()}" in found.message
+    assert found.message.endswith(f"no {word})")
