@@ -5,14 +5,15 @@ record carries them, so that reading it declares them too.
 """
 
 import functools
+import math
 import re
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from importlib import resources
 from typing import Any
 
 from rackproof.harness.errors import SpecError, nearest
-from rackproof.harness.units import UNITS
+from rackproof.harness.units import COUNTED, UNITS, possible
 
 BETTER = ("high", "low", "equal")
 SUBJECTS = ("gpu", "link", "host", "nic", "shelf", "power", "cooling", "fabric")
@@ -25,7 +26,8 @@ class Metric:
     """One metric. `better` is high, low or equal.
 
     What is not `judged` is only noted, and so is what is `optional` where nobody gives a limit;
-    what is `relative` is also held against the rack's own median or most common value.
+    what is `relative` is also held against the rack's own median or most common value. A reading
+    below `least` or above `most` (in `unit`) cannot be, nor a part of what is counted `whole`.
     """
 
     name: str
@@ -38,12 +40,30 @@ class Metric:
     action: str
     about: str
     optional: bool = False
+    whole: bool = False
+    least: float | None = None
+    most: float | None = None
+
+    def possible(self, value: float | str) -> bool:
+        """Say whether a reading can be at all, within limits or not."""
+        if isinstance(value, str):
+            return True
+        low = -math.inf if self.least is None else self.least
+        high = math.inf if self.most is None else self.most
+        ours = low <= value <= high and not (self.whole and value % 1)
+        return ours and possible(value, self.unit)
+
+
+def _usual(unit: str) -> dict[str, Any]:
+    """Return what a table of metrics.toml need not say."""
+    whole = unit in COUNTED or unit == "flag"
+    return {"judged": True, "relative": False, "whole": whole}
 
 
 def _walk(table: dict[str, Any], path: tuple[str, ...]) -> list[Metric]:
     if isinstance(table.get("unit"), str):
         own = {key: value for key, value in table.items() if not isinstance(value, dict)}
-        found = [Metric(name=".".join(path), **{"judged": True, "relative": False, **own})]
+        found = [Metric(name=".".join(path), **{**_usual(own["unit"]), **own})]
     else:
         found = []
     for key, value in table.items():
@@ -98,12 +118,23 @@ def declare(metric: Metric) -> None:
     metrics()[metric.name] = metric
 
 
+_KINDS: dict[str, tuple[Any, str]] = {
+    "str": (str, "str"),
+    "bool": (bool, "bool"),
+    "float | None": (int | float | None, "number"),
+}
+"""What a field of a plain table has to be, by the type of the field."""
+
+
 def from_table(table: dict[str, Any]) -> Metric:
     """Return the metric of a plain table; a SpecError where it is none. The table is untrusted."""
     for field in fields(Metric):
-        wanted = bool if field.type in (bool, "bool") else str
-        if not isinstance(table.get(field.name), wanted):
-            msg = f"a metric's {field.name} is missing, or no {wanted.__name__}"
+        if field.name not in table and field.default is not MISSING:
+            continue
+        wanted, what = _KINDS[str(field.type)]
+        value = table.get(field.name)
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            msg = f"a metric's {field.name} is missing, or no {what}"
             raise SpecError(msg)
     if table.keys() - {field.name for field in fields(Metric)}:
         msg = f"metric {table['name'][:60]!r} has keys that no metric has"

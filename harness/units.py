@@ -68,18 +68,46 @@ def convert(value: float, unit: str, to: str) -> float:
     return value if factor == per else value * factor / per
 
 
-SIGNED = frozenset({"ratio", "change of power", "change of temperature", "flag"})
+COUNTED = frozenset(
+    "gen lanes links gpus switches errors events words products rows banks supplies pumps"
+    " pages".split()
+)
+"""Units of what is counted: one by one, unless a metric says that it is a mean."""
+MOST = {
+    "bytes per second": 1e15,
+    "bits per second": 1e16,
+    "bytes": 1e18,
+    "arithmetic per second": 1e19,
+    "power": 1e9,
+    "energy": 1e15,
+    "change of power": 1e9,
+    "temperature": 1e3,
+    "change of temperature": 1e6,
+    "flow": 1e6,
+    "frequency": 1e12,
+    "time": 1e10,
+    "flag": 1.0,
+}
+"""The most of a dimension that one part, or a whole rack, can have, in its first unit.
+
+Assumed: a hundred times and more of what the largest rack of today has. Counts and ratios are
+bounded by the metric alone.
+"""
+SIGNED = frozenset({"ratio", "change of power", "change of temperature"})
 """Dimensions that may be negative; a temperature may, down to ABSOLUTE_ZERO."""
 ABSOLUTE_ZERO = -273.15  # C, the definition of the kelvin
 
 
 def possible(value: float | str, unit: str) -> bool:
-    """Say whether a reading of `unit` can be: finite, no less than nothing. A text always can."""
+    """Say whether a reading of `unit` can be: finite, no less than nothing, no more than `MOST`.
+
+    A text always can.
+    """
     if isinstance(value, str):
         return True
     if not math.isfinite(value):
         return False
     dimension, factor = UNITS[unit]
-    if dimension in SIGNED:
-        return True
-    return value * factor >= (ABSOLUTE_ZERO if dimension == "temperature" else 0.0)
+    most = MOST.get(dimension, math.inf)
+    least = ABSOLUTE_ZERO if dimension == "temperature" else 0.0
+    return (-most if dimension in SIGNED else least) <= value * factor <= most

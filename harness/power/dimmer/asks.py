@@ -71,11 +71,15 @@ class Asks:
         self.refused &= ~np.isfinite(back)
         return np.asarray(new, bool)
 
-    def heed(self, high: Array, clean: Flags) -> Flags:
-        """Find GPUs that draw more than a cap that is old enough; return who newly does."""
-        over = clean & (high > self._settings.ignored * self.current) & self.answers
+    def heed(self, plateau: Array, clean: Flags) -> Flags:
+        """Find GPUs that draw more than a cap that is old enough; return who newly does.
+
+        `plateau` is what each draws for long at most, W, and NaN where that is not known.
+        """
+        least, most = 0.5 + 0.5 * self._settings.ignored, self._settings.ignored
+        over = clean & (plateau > most * self.current) & self.answers
         new = over & ~self.ignored
-        self.ignored &= ~(clean & (high <= self.current + NEAR_W))
+        self.ignored &= ~(clean & (plateau <= least * self.current))
         self.ignored |= over
         return np.asarray(new)
 

@@ -216,7 +216,7 @@ class Dimmer:
         fresh = past.learn(asks.current)
         # A look in which a cap still moved may reach into the window: it shows no disobedience.
         stood = np.append(past.clean(past.longest), False)[self._shape.job_of]
-        ignores = asks.heed(past.high, fresh & stood)
+        ignores = asks.heed(past.plateau, fresh & stood)
         self._tell_gpus(told, "refused", ignores, "draw more than their cap: not cappable")
         past.build(asks.ceiling, self._idle, asks.obeys(self._trust.gone))
         outlook = self._outlook = past.outlook(self._goal)
@@ -264,10 +264,11 @@ class Dimmer:
             bands.fell(excess > 0.0, self._past.now)
             cells = np.zeros(self._shape.jobs)
             np.maximum.at(cells, self._shape.cell_job, model.highest())
+            stands = self._at <= self._goal + NEAR_W
             self._at = np.where(lower, np.minimum(self._at, cells), self._at)
             self._goal = np.where(lower, found.caps, self._goal)
             self._at = np.maximum(self._at, self._goal)
-            self._pace[lower] = 0
+            self._pace[lower & stands] = NORMAL
             self._starts[lower] = np.nan
         short = found.unmet > 1.0 + np.where(self._limits.contracted(), ROUGH, SHORT) * limit
         left = {"unmet": found.unmet, "limit": limit}

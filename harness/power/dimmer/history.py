@@ -4,7 +4,8 @@ In: looks, of any length and with holes (NaN). Out: means and peaks over the las
 much of that time was looked at. Looks that are shorter than a grain are joined to the one before.
 """
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,11 +93,38 @@ class Rows:
 
     def peak(self, windows: Array, columns: np.ndarray | None = None) -> Array:
         """Return the largest row inside the last `windows` s; NaN where there is none."""
-        found: Array | None = None
-        for weight, row in self._within(windows):
-            values = row.values
-            if windows.ndim:
-                each = weight if columns is None else weight[columns]
-                values = np.where(each > _NEAR, values, np.nan)
-            found = values if found is None else np.fmax(found, values)
-        return np.full(1, np.nan) if found is None else found
+        rows = self._within(windows)
+        return _largest(((weight, row.values) for weight, row in rows), windows, columns)
+
+    def plateau(self, windows: Array, least: float, columns: np.ndarray | None = None) -> Array:
+        """Return the largest mean of two rows that follow each other and last `least` s together.
+
+        What one look counts too much, since a counter moved at its end, the other counts too
+        little. NaN where there is no such pair.
+        """
+        pairs = itertools.pairwise(self._within(windows))
+        means = (
+            (weight, _together(one, two))
+            for (weight, one), (_, two) in pairs
+            if two.end - one.begin >= least - _NEAR
+        )
+        return _largest(means, windows, columns)
+
+
+def _together(one: Row, two: Row) -> Array:
+    first, second = one.end - one.begin, two.end - two.begin
+    return np.asarray((one.values * first + two.values * second) / (first + second))
+
+
+def _largest(
+    parts: Iterable[tuple[Array, Array]], windows: Array, columns: np.ndarray | None
+) -> Array:
+    """Return the largest values, of those whose weight says that they are inside their window."""
+    found: Array | None = None
+    for weight, part in parts:
+        values = part
+        if windows.ndim:
+            each = weight if columns is None else weight[columns]
+            values = np.where(each > _NEAR, part, np.nan)
+        found = values if found is None else np.fmax(found, values)
+    return np.full(1, np.nan) if found is None else found

@@ -19,6 +19,8 @@ from rackproof.harness.power.zone import Array
 NEAR_W = 1.0
 RESOLVED = 3.0
 """A job's high draw is seen where so many looks fall into one iteration."""
+PAIR = 2.0
+"""Grains that two looks last together, at least, by whose mean a GPU ignores its cap."""
 ENOUGH = 0.8
 """A window of which this share was seen can be judged: as much as may be missing."""
 
@@ -60,6 +62,7 @@ class Past:
         self._begun: float | None = None
         self.now = 0.0
         self.high = np.full(shape.gpus, np.nan)
+        self.plateau = np.full(shape.gpus, np.nan)
         self._mean = np.full(shape.gpus, np.nan)
         self._cap = np.full(shape.gpus, np.nan)
         self._last = (np.full(shape.feeds, np.nan), np.full(shape.feeds, np.nan))
@@ -126,6 +129,8 @@ class Past:
             columns = np.maximum(self._shape.job_of, 0)
         mean, _ = self._gpu.mean(windows, columns)
         high = np.broadcast_to(self._gpu.peak(windows, columns), fresh.shape)
+        plateau = self._gpu.plateau(windows, PAIR * self._settings.grain, columns)
+        self.plateau = np.broadcast_to(plateau, fresh.shape)
         take = fresh & np.isfinite(mean) & np.isfinite(high)
         self._mean = np.where(take, mean, self._mean)
         self.high = np.where(take, high, self.high)

@@ -255,6 +255,45 @@ def test_a_look_in_which_a_cap_still_moved_shows_no_disobedience(plant, kit, per
     assert not [act for act in rack.acts if act.what == "refused"]
 
 
+def test_a_counter_that_moves_every_tenth_of_a_second_accuses_nobody(plant, kit):
+    """A look of 130 ms sees one or two of its moves: a half more than there was, or less."""
+    rack = plant(**two_jobs(kit))
+    moves = [0.0]
+
+    def late(sample):
+        moves.append(np.floor(sample.at / 0.1 + 1e-6) * 0.1)
+        seen = (moves[-1] - moves[-2]) / max(sample.seconds, 1e-9)
+        return dataclasses.replace(sample, gpu=sample.gpu * seen)
+
+    rack.spoil = late
+    rack.run(20.0)
+    _, mean = rack.means()
+    rack.limit(FEED, 0.7 * mean[-1])
+    for seconds in (12.06, 0.13, 0.49, 0.11) * 4:
+        rack.run(seconds)
+        rack.look()
+    assert not rack.said("refused")
+
+
+def test_who_obeys_again_is_capped_again(plant, kit):
+    rack = plant(**two_jobs(kit))
+    rack.deaf[:18] = True
+    rack.run(16.0)
+    _, mean = rack.means()
+    rack.limit(FEED, 0.8 * mean[-1])
+    rack.run(40.0)
+    assert rack.said("refused")
+    told = len(rack.said("dimmer-acts"))
+    rack.deaf[:] = False
+    rack.run(20.0)
+    rack.limit(FEED, 0.7 * mean[-1])
+    rack.run(40.0)
+    assert len(rack.said("dimmer-acts")) > told
+    assert (rack.asked[:18] == rack.asked[18]).all()
+    _, after = rack.means(window=12.0)
+    assert after[-1] <= 0.98 * 0.7 * mean[-1]
+
+
 def test_a_cap_of_another_hand_is_told_and_never_raised_over(plant):
     rack = running(plant)
     rack.foreign[:4] = 400.0

@@ -219,3 +219,18 @@ def test_settled_is_told_once_and_inside_its_band():
 def test_settings_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         Settings().above = 1.0
+
+
+def test_a_plateau_is_the_largest_mean_of_two_looks_that_follow_each_other():
+    rows = Rows(keep=10.0, grain=0.4)
+    everything, short = np.array(10.0), np.array(0.9)
+    assert np.isnan(rows.plateau(everything, 0.8)).all()
+    for begin, end, watts in ((0.0, 0.5, 100.0), (0.5, 1.0, 140.0), (1.0, 1.5, 90.0)):
+        rows.add(begin, end, np.array([watts, np.nan]))
+    assert rows.plateau(everything, 0.8)[0] == 120.0
+    assert rows.plateau(short, 0.8)[0] == 115.0
+    assert np.isnan(rows.plateau(everything, 0.8)[1])
+    rows.add(1.5, 1.6, np.array([900.0, 1.0]))  # too short to be believed, with the one before it
+    assert rows.plateau(everything, 0.8)[0] == 120.0
+    assert rows.plateau(everything, 0.6)[0] == pytest.approx((90.0 * 0.5 + 900.0 * 0.1) / 0.6)
+    assert rows.peak(everything)[0] == 900.0
