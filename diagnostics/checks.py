@@ -21,7 +21,6 @@ from rackproof.diagnostics.peers import Key, Runs, Scale, gather, peer_limits
 from rackproof.diagnostics.verdict import Verdict
 from rackproof.harness.metrics import Metric, metrics
 from rackproof.harness.model import Measurement, Missing, Value, Why, item_of
-from rackproof.harness.units import possible
 
 OURS = ("platform", "spec")
 """Layers that are there without anybody's doing."""
@@ -167,10 +166,10 @@ def _doubt(runs: Runs, settled: AbstractSet[int], due: AbstractSet[int]) -> tupl
 
 
 def _impossible(runs: Runs, metric: Metric) -> tuple[str, str] | None:
-    """Return what is said of a reading that cannot be, though it is within limits."""
+    """Return what is said of a reading that cannot be, though it is within limits, and the cure."""
     for attempt, values in sorted(runs.values.items()):
         for value in values:
-            if not possible(value, metric.unit):
+            if not metric.possible(value):
                 said = f"run {attempt} read {_show(value, metric)}, which cannot be"
                 return said, "look at what was read: the driver, or an edited record"
     return None
@@ -254,7 +253,12 @@ def all_checks(record: Record, limits: Limits) -> list[Check]:
     settled = record.finished()
     judged = {name for name, metric in metrics().items() if metric.judged}
     due = dict.fromkeys(key for key in owed(head) if key[2] in judged)
-    extra = [key for key in found if key not in due and (key[2] in judged or silent(found[key]))]
+    extra = [
+        key
+        for key, runs in found.items()
+        if key not in due
+        and (key[2] in judged or silent(runs) or _impossible(runs, metrics()[key[2]]))
+    ]
     none, never = Runs(), set[int]()
     wide = {planned.burn for planned in head.plan if planned.wide}
     serials = serials_of(record)
@@ -279,8 +283,10 @@ def _spared(runs: Runs, scale: Scale, key: Key) -> bool:
     """Say whether an optional metric is not judged.
 
     Nobody limits it, or nobody but us does and there is no such reading here, which a platform that
-    has none says itself (SKIP).
+    has none says itself (SKIP). A reading that cannot be is not spared.
     """
+    if _impossible(runs, metrics()[key[2]]):
+        return False
     layers = scale.layers(key)
     if not layers or runs.values or key[2] in scale.head.absent:
         return not layers

@@ -118,10 +118,10 @@ def declare(metric: Metric) -> None:
     metrics()[metric.name] = metric
 
 
-_KINDS: dict[str, tuple[Any, str]] = {
-    "str": (str, "str"),
-    "bool": (bool, "bool"),
-    "float | None": (int | float | None, "number"),
+_KINDS: dict[Any, tuple[Any, str]] = {
+    str: (str, "str"),
+    bool: (bool, "bool"),
+    float | None: (int | float | None, "number"),
 }
 """What a field of a plain table has to be, by the type of the field."""
 
@@ -131,7 +131,7 @@ def from_table(table: dict[str, Any]) -> Metric:
     for field in fields(Metric):
         if field.name not in table and field.default is not MISSING:
             continue
-        wanted, what = _KINDS[str(field.type)]
+        wanted, what = _KINDS[field.type]
         value = table.get(field.name)
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
             msg = f"a metric's {field.name} is missing, or no {what}"

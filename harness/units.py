@@ -86,12 +86,26 @@ MOST = {
     "flow": 1e6,
     "frequency": 1e12,
     "time": 1e10,
+    "PCIe generation": 16.0,
+    "lanes": 128.0,
+    "links": 1e6,
+    "GPUs": 1e7,
+    "switches": 1e6,
+    "power supplies": 1e6,
+    "pumps": 1e6,
+    "errors": 2.0**64,
+    "events": 2.0**64,
+    "words": 2.0**64,
+    "products": 1e24,
+    "rows": 2.0**64,
+    "banks": 2.0**64,
+    "pages": 2.0**64,
     "flag": 1.0,
 }
 """The most of a dimension that one part, or a whole rack, can have, in its first unit.
 
-Assumed: a hundred times and more of what the largest rack of today has. Counts and ratios are
-bounded by the metric alone.
+Assumed: a hundred times and more of what the largest rack of today has; a counter has
+64 bits. A ratio is bounded by its metric alone.
 """
 SIGNED = frozenset({"ratio", "change of power", "change of temperature"})
 """Dimensions that may be negative; a temperature may, down to ABSOLUTE_ZERO."""

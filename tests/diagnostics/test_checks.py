@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from rackproof.diagnostics.checks import outside
 from rackproof.diagnostics.judge import judge
 from rackproof.diagnostics.limits import Limit, Limits, from_record
+from rackproof.harness.metrics import metrics
 from rackproof.harness.model import Measurement, Missing, Why
 
 GPU = "rack0/tray00/gpu1"
@@ -112,6 +114,59 @@ def test_a_reading_that_cannot_be_makes_no_pass(bed, value):
     assert judged(bed, MARCH, [3, value]).verdict == "FAIL"
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("memory.coverage", 1.01),  # more than all of it: within the limit of 0.9 at least
+        ("memory.coverage", 1e30),
+        ("thermal.margin", 1e30),
+        ("gemm.fp32.rate", 1e30),
+        ("gemm.fp32.wrong", -1),
+        ("throttle.thermal", -1),
+        ("throttle.thermal", float("-inf")),
+    ],
+)
+def test_a_judged_figure_that_cannot_be_is_unknown(bed, name, value):
+    burn = next(p.burn for p in bed().record().head.plan if name in p.owes.get("gpu", ()))
+    judgement = bed(runs={(burn, GPU, name): [value]}).judge()
+    assert check_of(judgement, (burn, GPU, name)).verdict == "UNKNOWN"
+    assert (judgement.verdict, judgement.diagnoses) == ("UNKNOWN", [])
+    assert judgement.counts == {"PASS": 7, "FAIL": 0, "UNKNOWN": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "possible"),
+    [
+        ("power.average", -1.0, 1e4),
+        ("power.average", float("nan"), 0),
+        ("clock.sm", float("inf"), 1),
+        ("cooling.supply", -300.0, -40),
+        ("ecc.corrected.aggregate", 0.5, 1e6),
+        ("throttled.cap.share", -0.1, 1),
+        ("power.step.ramp", 1e30, -1e3),  # optional: nobody limits it here
+        ("power.breaker.strain", -0.5, 0.1),
+    ],
+)
+def test_what_is_only_noted_and_cannot_be_makes_no_pass(bed, name, value, possible):
+    record = bed().record()
+    noted = Measurement("health", GPU, name, value, metrics()[name].unit)
+    judgement = judge(replace(record, seen=[*record.seen, noted]))
+    (check,) = [c for c in judgement.checks if c.metric == name]
+    assert (check.verdict, judgement.verdict) == ("UNKNOWN", "UNKNOWN")
+    assert "which cannot be" in check.message
+    assert judgement.diagnoses == []
+    real = replace(noted, value=possible)
+    assert judge(replace(record, seen=[*record.seen, real])).verdict == "PASS"
+
+
+def test_a_real_fault_beside_a_figure_that_cannot_be_still_fails(bed):
+    noted = Measurement("health", GPU, "power.average", -1.0, "W")
+    record = bed(runs={MARCH: [3, 3, 3]}).record()
+    judgement = judge(replace(record, seen=[*record.seen, noted]))
+    assert judgement.verdict == "FAIL"
+    assert {d.subject for d in judgement.diagnoses} == {GPU}
+
+
 # --- runs ---------------------------------------------------------------------------------------
 
 
@@ -183,7 +238,7 @@ def test_a_failing_reading_that_nobody_planned_counts(bed, change):
         bad = Measurement(burn, subject, "ecc.corrected.delta", 9, "errors", 1)
         judgement = judge(change(record, seen=[*record.seen, bad]))
         assert judgement.verdict == "FAIL"
-    noted = Measurement("memory.march", GPU, "power.average", 9e9, "W", 1)
+    noted = Measurement("memory.march", GPU, "power.average", 9e5, "W", 1)
     assert judge(change(record, seen=[*record.seen, noted])).verdict == "PASS"
 
 

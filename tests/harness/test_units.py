@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rackproof.harness.errors import SpecError
 from rackproof.harness.metrics import metrics
-from rackproof.harness.units import ABSOLUTE_ZERO, SIGNED, UNITS, convert, possible
+from rackproof.harness.units import ABSOLUTE_ZERO, MOST, SIGNED, UNITS, convert, possible
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,8 @@ def test_every_metric_has_a_unit_that_is_known() -> None:
 def test_what_a_reading_can_be(unit: str) -> None:
     dimension, factor = UNITS[unit]
     least = ABSOLUTE_ZERO / factor if dimension == "temperature" else 0.0
-    assert all(possible(value, unit) for value in (least, least + 1.0, 1e15, "a text"))
+    most = MOST.get(dimension, 1e15) / factor
+    assert all(possible(value, unit) for value in (least, least + 1e-3, 0.99 * most, "a text"))
+    assert possible(1.01 * most, unit) == (dimension not in MOST)
     assert not any(possible(float(word), unit) for word in ("nan", "inf", "-inf"))
     assert possible(least - 1.0, unit) == (dimension in SIGNED)
