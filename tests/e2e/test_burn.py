@@ -199,3 +199,85 @@ def test_a_pass_that_left_no_record_is_none(command, tmp_path):
     assert done.returncode == 1
     assert "rackwide[record]" in done.stdout
     assert "is not in the record" in done.stdout
+
+
+OWN = """
+import pytest
+
+def test_looks(rack):
+    assert rack.devices
+
+@pytest.mark.burn("health")
+def test_health(burn, judge):
+    {body}
+"""
+
+
+@pytest.fixture
+def own(command, tmp_path):
+    """Run tests of a team's own under pytest; return exit code, output, and the verdict."""
+
+    def run(body, *more):
+        (tmp_path / "test_own.py").write_text(OWN.format(body=body))
+        words = [command[0], "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rack=hgx-h100"]
+        words += ["--rack-only=health", "--rack-out=run", *more, "test_own.py"]
+        done = subprocess.run(
+            words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+        )
+        rows = (tmp_path / "run/record.jsonl").read_text().splitlines()
+        return done.returncode, done.stdout, json.loads(rows[-1])["verdict"]
+
+    return run
+
+
+BLANK = "no burn was run, so that the record says nothing of the rack (UNKNOWN)"
+
+
+def test_tests_that_only_look_at_a_rack_pass_and_claim_nothing(own):
+    code, said, verdict = own("judge(burn())", "-k", "looks")
+    assert (code, verdict) == (0, "UNKNOWN")
+    assert BLANK in said
+
+
+@pytest.mark.parametrize("parallel", [(), ("-n", "2")], ids=["serial", "two"])
+def test_a_burn_that_was_there_and_did_not_run_is_unknown(own, parallel):
+    """Though all tests that did run have passed, and none of them burnt anything."""
+    code, said, verdict = own('pytest.skip("not today")', *parallel)
+    assert (code, verdict) == (1, "UNKNOWN")
+    assert "rackwide[plan]" in said
+    assert "health: planned, and not run on 8 items" in said
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "item"),
+    [
+        ("remap.pending", "-1", "test_health[health-rack0/tray00/gpu0]"),
+        ("power.average", "-5.0", "test_health[health-rack0/tray00/gpu0]"),
+    ],
+)
+def test_a_reading_that_cannot_be_fails_its_test_as_unknown(own, tmp_path, metric, value, item):
+    (tmp_path / "conftest.py").write_text(
+        "from dataclasses import replace\n"
+        "from rackproof.fixtures import session\n"
+        "from rackproof.harness.burns import execute\n"
+        "def bent(burn, bench, subject, settings):\n"
+        "    return [\n"
+        f"        replace(s, value={value}) if getattr(s, 'metric', '') == {metric!r}\n"
+        "        and subject.endswith('tray00/gpu0') else s\n"
+        "        for s in execute(burn, bench, subject, settings)\n"
+        "    ]\n"
+        "session.execute = bent\n"
+    )
+    code, said, verdict = own("judge(burn())")
+    assert (code, verdict) == (1, "UNKNOWN")
+    assert f"UNKNOWN {item}" in said
+    assert f"{metric}: read {float(value):g}" in said
+    assert "rackwide[verdict]" not in said, "it was said"
+
+
+def test_a_record_that_is_no_pass_is_no_pass_of_pytest(own):
+    """The tests pass, and their readings too: what only the record shows is an item of its own."""
+    code, said, verdict = own("burn()", "--rack-plant=sensor-missing@rack0/tray00/gpu3")
+    assert (code, verdict) == (1, "UNKNOWN")
+    assert "UNKNOWN rackwide[verdict]" in said
+    assert "rack0/tray00/gpu3: temperature" in said
