@@ -270,7 +270,9 @@ def headline(judgement: Judgement) -> str:
     elif judgement.verdict is Verdict.UNKNOWN and not (
         judgement.asked and judgement.counts["UNKNOWN"]
     ):
-        text += f"; {counted(len(unknown(judgement)), 'check')} could not be judged"
+        count = len(unknown(judgement))
+        left = f"{counted(count, 'check')} could not be judged" if count else "nothing was to judge"
+        text += f"; {left}"
     silent = unheld(judgement.checks)
     if silent:
         text += f"; your limits on {named(silent)} held nothing"
