@@ -265,9 +265,7 @@ def lost_telemetry(record: PowerRecord, *, due: bool) -> Claim:
         until = min(back, default=record.end)
         if not any(_cap(record, j, event.at) < record.usual - GRAIN_W for j in record.jobs):
             return unknown(name, "no cap was in force that could have been raised", AGAIN)
-        alarms = [
-            a for a in record.acts if a.what in ("alarm", "hold") and event.at <= a.at < until
-        ]
+        alarms = [a for a in record.acts if a.what == "alarm" and event.at <= a.at < until]
         alarm = alarms[0].at - event.at if alarms else math.inf
         if alarm > SILENT_S:
             return broken(name, f"no alarm in {min(until - event.at, SILENT_S):.0f} s")

@@ -24,7 +24,7 @@ SPREAD = 0.05
 MARGIN_C = 3.0
 BEFORE_S = 20.0
 """What was usual is looked at in the seconds before an event."""
-SAME_W = 1.0
+SAME_W = 0.5
 RECOVERED = 0.97
 """Before an event a job has this much of its speed of before all events, at least."""
 TOLD, TOLD_W = 1.1, 2000.0

@@ -12,7 +12,7 @@ import numpy as np
 from rackproof.diagnostics.power import claims, claims_job, claims_plant
 from rackproof.diagnostics.power.claims_job import RESTS_ON
 from rackproof.diagnostics.power.record import DIMMED, PowerRecord
-from rackproof.diagnostics.power.whole import doubts
+from rackproof.diagnostics.power.whole import doubts, gaps
 from rackproof.diagnostics.power.windows import Window, brief, seconds_under, span, windows
 from rackproof.diagnostics.recovery.claims import Claim, broken, holds, left_out, some, unknown
 from rackproof.diagnostics.recovery.ledger import SHARES, Ledger
@@ -91,6 +91,8 @@ def judge(
     said = [_asked(make(name in due), asked=name in due) for name, make in made]
     parts = {*due} - {name for name, _ in made}
     six = _asked(_steps(record, found, moments), asked=not SUDDEN.isdisjoint(due))
+    lacks = [*record.problems, *gaps(record, parts)]
+    cut = Cut(lacks[0], lines=True) if lacks and not cut.lines else cut
     counted = _counted(record, [six, *said], training, cut)
     return Judged(
         (_whole(record, parts), *counted),
@@ -103,8 +105,6 @@ def _counted(
     record: PowerRecord, said: list[Claim], training: list[Claim], cut: Cut
 ) -> list[Claim]:
     """Return claims as they count: none may FAIL for what is missing of a record."""
-    if record.problems and not cut.lines:
-        cut = Cut(record.problems[0], lines=True)
     lasting = _lasting(record, training, cut)
     return [
         unknown(claim.id, f"{cut.why}: {claim.message}", "hold the drill again")

@@ -333,13 +333,19 @@ class _Reading:
         return tuple(ordered)
 
     def _steps_of(self, job: str, parts: Sequence[Steps]) -> Steps:
-        """Join the parts of a job's steps by time; the same part twice is a problem."""
+        """Join the parts of a job's steps by time; a part twice, or a missing one, is a problem."""
         ordered = sorted(parts, key=lambda part: (part.begin.tolist(), part.number.tolist()))
         for before, after in itertools.pairwise(ordered):
             if len(after.begin) and np.array_equal(before.begin, after.begin):
                 self.problems.append(f"steps of {job} from {after.begin[0]:.1f} s on stand twice")
         names = ("number", "begin", "end", "spread", "watts")
-        return Steps(*(np.concatenate([getattr(p, name) for p in ordered]) for name in names))
+        joined = Steps(*(np.concatenate([getattr(p, name) for p in ordered]) for name in names))
+        stands = joined.begin[1:] - joined.end[:-1] > (joined.end - joined.begin)[1:] / 2.0
+        missing = np.flatnonzero((np.diff(joined.number) > 1.0) & stands)
+        if len(missing):
+            after = joined.number[missing[0]]
+            self.problems.append(f"a step of {job} after step {after:.0f} is not told")
+        return joined
 
     def _joined(self, key: tuple[str, str], parts: Sequence[Series]) -> Series:
         """Join the parts of one series; a gap or an overlap between them is a problem."""

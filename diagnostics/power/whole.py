@@ -29,12 +29,22 @@ def doubts(record: PowerRecord, parts: Collection[str] = ()) -> list[str]:
     """Return in words what is missing of a record, or cannot be."""
     if not record.series or not record.feeds or not record.jobs:
         return ["it holds no traces, no feeds or no jobs"]
-    found = [*_parts(record, parts), *_roots(record)]
+    found = [*gaps(record, parts), *_roots(record)]
     if found and not record.events:
         return found
     for look in (_traces, _tree, _events, _limits, _loads, _jobs, drawn):
         found += look(record)
     return found
+
+
+def gaps(record: PowerRecord, parts: Collection[str]) -> list[str]:
+    """Return in words what happened, or came to its end, and is not in a record."""
+    unended = [
+        f"nothing ends the {event.what} at {event.at:.1f} s"
+        for event in record.of(*ENDS)
+        if not _ends(record, event)
+    ]
+    return [*_parts(record, parts), *unended]
 
 
 def _parts(record: PowerRecord, parts: Collection[str]) -> Iterator[str]:
@@ -73,6 +83,11 @@ def _traces(record: PowerRecord) -> Iterator[str]:
     for run, feed in record.series:
         if feed not in record.feeds:
             yield f"there is a trace of {feed} ({run}), which is no feed"
+    told = [each.at for each in record.acts]
+    told += [caps[-1].at for caps in record.caps.values() if caps]
+    told += [float(steps.end[-1]) for steps in record.steps.values() if len(steps.end)]
+    if max(told, default=0.0) > record.end + APART_S:
+        yield f"its traces end at {record.end:.0f} s, and it tells of {max(told):.0f} s"
     for feed in record.feeds:
         series = record.feed(feed)
         if series is None:
@@ -102,15 +117,13 @@ def _blank(values: Array) -> bool:
 
 
 def _events(record: PowerRecord) -> Iterator[str]:
-    """Each event is of a known kind and feed, in the time of the run, and comes to its end."""
+    """Each event is of a known kind and feed, and in the time of the run."""
     for event in record.events:
         name = f"{event.what} at {event.at:.1f} s"
         if event.what not in EVENTS or event.feed not in record.feeds:
             yield f"{name} is of no known kind or feed"
         if event.run == DIMMED and not -SAME <= event.at <= record.end + SAME:
             yield f"{name} lies outside of the run"
-        if event.run == DIMMED and event.what in ENDS and not _ends(record, event):
-            yield f"nothing ends the {name}"
 
 
 def _ends(record: PowerRecord, event: Event) -> bool:

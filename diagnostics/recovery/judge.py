@@ -197,7 +197,7 @@ def _cut(found: View) -> power.Cut:
     if not found.record.whole:
         return power.Cut(NOT_WHOLE, lines=True)
     if found.gaps or found.hits:
-        return power.Cut([*found.gaps, *found.hits][0], lines=bool(found.gaps))
+        return power.Cut([*found.gaps, *found.hits][0], lines=True)
     if not found.faulted.course.finished:
         return power.Cut("the training run did not come to its end", lines=False)
     return power.WHOLE

@@ -59,12 +59,15 @@ def test_what_makes_no_sense_is_refused(dimmer):
     for act in (dimmer.load, lambda feed: dimmer.limit(feed, 1000.0)):
         with pytest.raises(ValueError, match="no feed is called 'rack0'.* rack0/power"):
             act("rack0")
-    for watts in (float("nan"), float("inf"), -1.0):
+    for watts in (float("nan"), float("inf"), -1.0, "x"):
         with pytest.raises(ValueError, match="watts must be a finite number"):
             dimmer.limit(FEED, watts)
     for seconds in (-1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="time cannot pass"):
-            dimmer.tick(seconds)
+        for act in (dimmer.tick, dimmer.run):
+            with pytest.raises(ValueError, match="time cannot pass"):
+                act(seconds)
+    begin, *_, end = (tick.at for tick in (dimmer.tick(0.0), *dimmer.run(1.2)))
+    assert end - begin == pytest.approx(1.2)
 
 
 def test_one_that_is_killed(rack, dimmer):

@@ -13,6 +13,7 @@ from rackproof.diagnostics.power.judge import judge as judge_power
 from rackproof.diagnostics.power.record import read
 from rackproof.diagnostics.recovery.claims import broken
 from rackproof.diagnostics.recovery.judge import judge
+from rackproof.diagnostics.recovery.record import Fact
 from rackproof.reports.drill_read import read_drill
 from tests.diagnostics.power.drill import drill, recorded, write
 from tests.diagnostics.power.plant import PARTS, RACK
@@ -96,6 +97,32 @@ def test_a_job_that_was_cut_before_another_is_unknown_where_the_run_was_cut(made
     said = next(c for c in found.claims if c.id == "DD10 priority")
     assert str(said.verdict) == "UNKNOWN"
     assert "still had 590 W" in said.message
+
+
+def test_a_controller_that_somebody_else_ended_is_not_blamed_for_what_it_puts_back(made):
+    run, _ = made
+    scene = Scene(parts=("utility-ramp",), due=DUE)
+    scene.add("caps", at=scene.at("ramp") + 60.1, job="batch", watts=1000.0, differ=0)
+    record = recorded(run, scene)
+    assert "DD4 ramps" in bad(judge(record))
+    ended = Fact("died", {"member": "dimmer", "pid": 4711, "code": -15, "by": ""}, "faulted", 1.0)
+    found = judge(replace(record, facts=[*record.facts, ended]))
+    assert bad(found) == []
+    assert str(found.verdict) == "UNKNOWN"
+
+
+def test_events_that_are_missing_fail_nobody_and_neither_does_a_trace_that_ends_early():
+    scene = Scene(parts=tuple(PARTS), due=(*ALL, *PARTS))
+    scene.drop("event", id="ac-loss")
+    found = scene.verdicts()
+    assert found["power-record"] == "UNKNOWN"
+    assert "FAIL" not in found.values()
+    scene = Scene(parts=("utility-ramp",), due=DUE)
+    last = max(body["from"] for body in scene.of("trace"))
+    scene.bodies = [b for b in scene.bodies if b["sort"] != "trace" or b["from"] < last - 60.0]
+    found = scene.claims()["power-record"]
+    assert str(found.verdict) == "UNKNOWN"
+    assert "its traces end at" in found.message
 
 
 def test_training_that_died_of_itself_fails_though_the_run_was_cut_by_it():
