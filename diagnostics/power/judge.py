@@ -91,14 +91,18 @@ def judge(
     said = [_asked(make(name in due), asked=name in due) for name, make in made]
     parts = {*due} - {name for name, _ in made}
     six = _asked(_steps(record, found, moments), asked=not SUDDEN.isdisjoint(due))
-    lacks = [*record.problems, *gaps(record, parts)]
-    cut = Cut(lacks[0], lines=True) if lacks and not cut.lines else cut
-    counted = _counted(record, [six, *said], training, cut)
+    counted = _counted(record, [six, *said], training, _lacks(record, parts, cut))
     return Judged(
         (_whole(record, parts), *counted),
         tuple(moment for group in moments for moment in group),
         _ledger(record),
     )
+
+
+def _lacks(record: PowerRecord, parts: Collection[str], cut: Cut) -> Cut:
+    """Return `cut`, or what else a record lacks: what cannot be read, or never came to its end."""
+    found = [] if cut.lines else [*record.problems, *gaps(record, parts)]
+    return Cut(found[0], lines=True) if found else cut
 
 
 def _counted(
