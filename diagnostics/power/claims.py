@@ -261,6 +261,8 @@ def lost_telemetry(record: PowerRecord, *, due: bool) -> Claim:
         return absent(name, "no loss of telemetry, or no caps", due=due)
     took = []
     for event in lost:
+        if not 0.0 < event.share <= 1.0:
+            return unknown(name, "how many sensors were lost is not told", AGAIN)
         back = [e.at for e in record.of("sensors-back") if e.at > event.at]
         until = min(back, default=record.end)
         if not any(_cap(record, j, event.at) < record.usual - GRAIN_W for j in record.jobs):

@@ -23,6 +23,8 @@ RIDDEN = 0.7
 hold-up of a PSU at full load. A deeper one may be the battery's."""
 TAKES_OVER_S = 0.004 + 1e-6
 """The time that a BBU has, from the moment at which its bus is low (DD13)."""
+TWICE_S = 0.001
+"""How far two tellings of a time may lie apart: a tick of the house."""
 MOVES = 0.02
 """A load that changes by more than this over a sag has moved."""
 OVER = 1.0 + 1e-6
@@ -54,6 +56,7 @@ def stores(record: PowerRecord, *, due: bool) -> Claim:
         for feed, store, series in known
         if not _known(record, feed, store, series)
     ]
+    odd = odd or [f"nothing of {each} is in the record" for each in _untold(record, known)]
     odd = odd or ([*energies(record)] if ends else ["no battery is in the record"])
     idle = [e.feed for e in record.of("ac-lost") if not _carried(record, e)]
     odd = odd or [f"the mains of {feed} went, and no battery carries it" for feed in idle]
@@ -79,6 +82,13 @@ def _stores(record: PowerRecord) -> list[tuple[str, str, Series]]:
     """Return (feed, store, series) of each store of the dimmed run."""
     own = [(feed, s) for (run, feed), s in record.series.items() if run != CONTROL]
     return [(feed, store, series) for feed, series in own for store in series.charge]
+
+
+def _untold(record: PowerRecord, known: list[tuple[str, str, Series]]) -> list[str]:
+    """Return the stores, ``feed.store``, that are rated in the layout and have no trace."""
+    told = {f"{feed}.{store}" for feed, store, _ in known}
+    rated = {key.removesuffix(".power") for key in record.settings if key.endswith(".power")}
+    return sorted(rated - told)
 
 
 def _known(record: PowerRecord, feed: str, store: str, series: Series) -> bool:
@@ -195,7 +205,7 @@ def _sagged(record: PowerRecord, event: Event) -> tuple[Verdict, str]:
     end = event.at + event.seconds + 1.0
     near = [e for e in record.happened("bbu-carries") if event.at - 1e-6 <= e.at <= end]
     name = f"{event.left:.0%} for {event.seconds * 1e3:.0f} ms"
-    carried = [e.seconds for e in near if e.feed == event.feed]
+    carried = [_after(record, e) for e in near if e.feed == event.feed]
     moved = _moved(record, event.feed, event.at, event.seconds)
     if not math.isfinite(moved):
         return Verdict.UNKNOWN, f"{name}: the load around it is not in the record"
@@ -206,6 +216,17 @@ def _sagged(record: PowerRecord, event: Event) -> tuple[Verdict, str]:
     if event.seconds <= RIDES_S and event.left >= RIDDEN:
         return Verdict.FAIL, f"{name}: the battery took it"
     return _taken(name, carried)
+
+
+def _after(record: PowerRecord, event: Event) -> float:
+    """Return how long after its bus fell a battery carried it, s; NaN where it is told in two ways.
+
+    By the moments of both, and as it is told.
+    """
+    low = [e.at for e in record.happened("bus-low") if e.feed == event.feed and e.at <= event.at]
+    if not low or abs((event.at - low[-1]) - event.seconds) > TWICE_S:
+        return math.nan
+    return event.seconds
 
 
 def _taken(name: str, carried: list[float]) -> tuple[Verdict, str]:

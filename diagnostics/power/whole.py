@@ -44,7 +44,10 @@ def gaps(record: PowerRecord, parts: Collection[str]) -> list[str]:
         for event in record.of(*ENDS)
         if not _ends(record, event)
     ]
-    return [*_parts(record, parts), *unended]
+    silent = [] if record.acts else ["nothing that the Dimmer said is in it"]
+    felt = record.of("ac-lost", "sag") and not record.electric
+    dark = ["nothing that the equipment did is in it"] if felt else []
+    return [*_parts(record, parts), *unended, *silent, *dark]
 
 
 def _parts(record: PowerRecord, parts: Collection[str]) -> Iterator[str]:
@@ -138,6 +141,8 @@ def _limits(record: PowerRecord) -> Iterator[str]:
     least = math.fsum(job.gpus * job.floor for job in record.jobs.values())
     spare = max((len(each.was) for each in record.limits), default=gpus) - gpus
     for feed in record.feeds.values():
+        if not 0.0 < feed.rated < math.inf:
+            yield f"what {feed.name} is rated for is not told"
         if not feed.floors <= (least + max(spare, 0) * lowest) * (1.0 + SAME):
             yield f"the floors of {feed.name} are above those of all jobs"
     for event in record.events:
@@ -175,6 +180,8 @@ def _jobs(record: PowerRecord) -> Iterator[str]:
     for name, job in record.jobs.items():
         if not (job.gpus > 0 and job.floor > 0.0 and job.period > 0.0):
             yield f"job {name} has no GPUs, floor or period"
+        if any(cap.watts < job.floor * (1.0 - SAME) for cap in record.caps.get(name, ())):
+            yield f"a cap of {name} lies under its floor"
         caps = record.caps.get(name)
         if not caps or caps[0].at >= first:
             yield f"the caps of {name} are not told from the beginning"

@@ -162,7 +162,8 @@ class LayerA(Waiting):
                 self._died(name, child, child.wait())
                 for end in (child.stdin, child.stdout):
                     if end is not None:
-                        end.close()
+                        with contextlib.suppress(OSError):
+                            end.close()
             self._living.clear()
             self._diary.close()
             for log in self._logs:
@@ -200,7 +201,8 @@ class LayerA(Waiting):
             if (code := child.poll()) is not None:
                 del self._living[name]
                 if child.stdin is not None:
-                    child.stdin.close()
+                    with contextlib.suppress(OSError):  # an order that was under way, to nobody
+                        child.stdin.close()
                 self._died(name, child, code)
                 self._exited(member=name, pid=child.pid, code=code)
                 if name == COORDINATOR and code and not self._ended:

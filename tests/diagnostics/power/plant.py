@@ -125,10 +125,13 @@ class Plant:
     def event(self, name, what, **more):
         self.say("event", run=self.run, at=self.now, id=name, what=what, feed=RACK, **more)
 
-    def electric(self, what, **more):
-        self.say(
-            "electric", run=self.run, at=round(self.now + 0.01, 6), what=what, feed=RACK, **more
-        )
+    def electric(self, what, before=0.0, **more):
+        at = round(self.now + 0.01 - before, 6)
+        self.say("electric", run=self.run, at=at, what=what, feed=RACK, **more)
+
+    def carried(self, seconds):
+        self.electric("bus-low", before=seconds)
+        self.electric("bbu-carries", seconds=seconds)
 
     def act(self, what, ramp="", job=""):
         self.say(
@@ -279,7 +282,7 @@ def lowered(plant, name, cut):
 def mains(plant):
     plant.dim("ac-loss", "ac-lost", 0.2, "step")
     plant.mains = False
-    plant.electric("bbu-carries", seconds=0.003)
+    plant.carried(0.003)
     plant.pass_(45.0)
     plant.mains = True
     plant.free("ac-loss", "ac-back")
@@ -290,7 +293,7 @@ def sags(plant):
     for seconds in (0.020, 0.300):
         plant.event("sag", "sag", left=0.7, seconds=seconds)
         if seconds > 0.020:
-            plant.electric("bbu-carries", seconds=0.0035)
+            plant.carried(0.0035)
         plant.pass_(8.0)
 
 

@@ -57,6 +57,14 @@ def test_dd8_a_rack_without_its_battery(scene):
     assert scene.others() == {"DD8": "UNKNOWN"}
 
 
+def test_dd8_a_store_that_is_rated_and_has_no_trace(scene):
+    for body in scene.of("trace", feed=RACK):
+        body["charge"].pop("cbu")
+        body["out"].pop("cbu")
+    assert scene.verdicts()["DD8"] == "UNKNOWN"
+    assert "rack0/power.cbu" in scene.claims()["DD8"].message
+
+
 def test_dd8_mains_that_went_though_no_battery_gave(scene):
     scene.trace(RACK, "out.bbu", lambda *_: 0.0)
     assert scene.others("six-steps") == {"DD8": "UNKNOWN"}
@@ -139,9 +147,14 @@ def test_dd13_a_load_that_moves(scene, seconds, factor):
 @pytest.mark.parametrize(("seconds", "verdict"), [(0.0041, "FAIL"), (0.004, "PASS")])
 def test_dd13_a_battery_that_is_late(scene, seconds, verdict):
     event = scene.one("event", **LONG)
-    near = [e for e in scene.of("electric", what="bbu-carries") if e["at"] > event["at"]]
-    near[0]["seconds"] = seconds
+    (low,) = [e for e in scene.of("electric", what="bus-low") if e["at"] > event["at"]]
+    (near,) = [e for e in scene.of("electric", what="bbu-carries") if e["at"] > event["at"]]
+    near["seconds"], near["at"] = seconds, low["at"] + seconds
     assert scene.verdicts()["DD13"] == verdict
+    near["at"] += 0.1  # it is told in two ways
+    assert scene.verdicts()["DD13"] == "UNKNOWN"
+    scene.bodies.remove(low)
+    assert scene.verdicts()["DD13"] == "UNKNOWN"
 
 
 def test_dd13_a_battery_that_does_not_come_or_is_not_timed(scene):
