@@ -143,7 +143,8 @@ def _sentence(body: Row) -> str:
     tripped = [row for row in body["levels"] if row["tripped"]]
     if tripped:
         worst = tripped[0]
-        return f"{counted(worst['tripped'], 'breaker')} of level {worst['level']} would trip"
+        would = f"{counted(worst['tripped'], 'breaker')} of level {worst['level']} would trip"
+        return f"{would}; load and goodput are reckoned as if it had held"
     if not body["held"]:
         return f"the limit of {_power(body['limit'])} was not kept within {body['deadline']:.0f} s"
     strain = max(row["strain"] for row in body["levels"])
