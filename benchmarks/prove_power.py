@@ -121,7 +121,7 @@ def page(found: Sequence[Outcome], jobs: int, seconds: float) -> str:
         day=datetime.now(UTC).date(), version=__version__, machine=platform.machine(),
         runs=len(found), each=EACH, racks=", ".join(RACKS), seed=SEED,
         events=sum(each.events for each in found), right=len(found) - len(bad),
-        strain=max((each.strain for each in found), default=1.0),
+        strain=max((each.strain for each in found if each.events), default=1.0),
         hours=sum(each.seconds for each in found) / 3600.0, jobs=jobs, seconds=seconds,
         wrong="\n".join(lines) if lines else "None went wrong.",
     )  # fmt: skip
