@@ -191,14 +191,18 @@ class LayerA(Waiting):
         except OSError as error:
             self._trouble(str(self._unwritten(error)))
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         for what in self.tail.poll():
             self.happenings.append(what)
             if what.kind == "step" and what.who == COORDINATOR:
                 self._step = max(self._step, what.number("step") or 0)
             self._ended = self._ended or what.kind == "ended"
+
+    def _look(self) -> None:
+        self._read()
         for name, child in list(self._living.items()):
             if (code := child.poll()) is not None:
+                self._read()  # what it wrote last may have come since: its end, and then it went
                 del self._living[name]
                 if child.stdin is not None:
                     with contextlib.suppress(OSError):  # an order that was under way, to nobody
