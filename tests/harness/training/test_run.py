@@ -162,45 +162,6 @@ def test_a_coordinator_that_dies_is_followed_by_one_that_goes_on(tmp_path, clean
     assert not said(job, "restarted")
 
 
-def test_a_last_word_that_is_read_late_is_no_death_without_an_end(tmp_path, clean):
-    """The coordinator says that it ended and goes, between a look at its log and one at itself."""
-
-    class Late:
-        def __init__(self, job):
-            self.job, self.tail, self.held = job, job.tail, []
-
-        def __getattr__(self, name):
-            return getattr(self.tail, name)
-
-        def poll(self):
-            found, self.held = self.held, []
-            for what in self.tail.poll():
-                (self.held if what.kind == "ended" else found).append(what)
-            if self.held:
-                self.job._living[COORDINATOR].wait()
-            return found
-
-    def hit(job):
-        job.tail = Late(job)
-
-    assert digests(ran(tmp_path, Plan(steps=STEPS), hit)) == clean
-
-
-def test_an_order_that_was_under_way_to_one_who_is_gone_hides_no_death(tmp_path, clean):
-    def hit(job):
-        job.reach(9)
-        with job._news:  # nobody looks meanwhile
-            child = job._living[COORDINATOR]
-            child.terminate()
-            child.wait()
-            child.stdin.write(b"{}\n")
-
-    job = ran(tmp_path, Plan(steps=STEPS), hit)
-    assert digests(job) == clean
-    died = [each.fields for each in job.seen if each.what == "died"]
-    assert (died[0]["member"], died[0]["code"], died[0]["by"]) == (COORDINATOR, -15, "")
-
-
 def test_a_disk_that_is_full_is_told_in_words_and_what_died_is_started_again(
     tmp_path, clean, monkeypatch
 ):
