@@ -101,14 +101,12 @@ def in_time(record: PowerRecord, found: list[Window], *, due: bool) -> Claim:
         said = f"{of}: under {window.event.watts / 1e3:.1f} kW"
         if took is None:
             doubts.append(unknown(name, f"{of}: the load is not in the record", AGAIN))
-        elif took <= most:
-            right.append(f"{said} after {took:.1f} s, {most:g} s allowed ({window.how})")
-        elif brief(window, record):
+        elif took > most and brief(window, record):
             doubts.append(unknown(name, f"{of}: not so for {most:g} s that can be judged", LONGER))
-        elif math.isinf(took):
-            wrong.append(f"{said} at no time, {most:g} s allowed ({window.how})")
         else:
-            wrong.append(f"{said} after {took:.1f} s, {most:g} s allowed ({window.how})")
+            when = "at no time" if math.isinf(took) else f"after {took:.1f} s"
+            told = f"{said} {when}, {most:g} s allowed ({window.how})"
+            (right if took <= most else wrong).append(told)
     if doubts and not wrong:
         return doubts[0]
     return _of_each(name, wrong, right, _floors(found), due=due)

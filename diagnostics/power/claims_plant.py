@@ -17,9 +17,8 @@ from rackproof.diagnostics.verdict import Verdict
 
 BATTERY_LEFT = 0.5
 """The charge that a BBU has to end with, at least (DD8)."""
-RIDES_S = 0.020
-RIDDEN = 0.7
-"""A sag up to RIDES_S long that leaves so much of the voltage is a supply's own affair (DD13): the
+RIDES_S, RIDDEN = 0.020, 0.7
+"""A sag up to so many s that leaves so much of the voltage is a supply's own affair (DD13): the
 hold-up of a PSU at full load. A deeper one may be the battery's."""
 TAKES_OVER_S = 0.004 + 1e-6
 """The time that a BBU has, from the moment at which its bus is low (DD13)."""
